@@ -11,7 +11,7 @@ from cannery.assemble.image import config_text
 from cannery.assemble.tar import END, Entry, Kind, head, padding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 BLOCK = 1 << 20
 
@@ -26,11 +26,16 @@ def archive(layers: Mapping[str, IO[bytes]], config: Mapping[str, Any], referenc
     all_layers = [_blob(diff_id) for diff_id in config["rootfs"]["diff_ids"]]
     contents = json.dumps([{"Config": name, "RepoTags": [reference], "Layers": all_layers}]).encode()
     members = {_blob(diff_id): stream for diff_id, stream in layers.items()}
-    for member, source in {**members, name: io.BytesIO(text), "manifest.json": io.BytesIO(contents)}.items():
-        size = source.seek(0, io.SEEK_END)
-        yield head(Entry(member, Kind.FILE, 0o644, size), 0)
-        source.seek(0)
-        while block := source.read(BLOCK):
+    yield from tar_blocks({**members, name: io.BytesIO(text), "manifest.json": io.BytesIO(contents)}.items())
+
+
+def tar_blocks(members: Iterable[tuple[str, IO[bytes]]]) -> Iterator[bytes]:
+    """Give a tar of files in blocks: of their names and contents, each read to its end before the next is taken."""
+    for name, stream in members:
+        size = stream.seek(0, io.SEEK_END)
+        yield head(Entry(name, Kind.FILE, 0o644, size), 0)
+        stream.seek(0)
+        while block := stream.read(BLOCK):
             yield block
         yield padding(size)
     yield END

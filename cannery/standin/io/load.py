@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import docker.errors
 import requests
 
+from cannery.assemble.io.load import tar_blocks
 from cannery.engine.io.inspect import ImageClient, image_id
 from cannery.errors import BuildFailedError, UnableError
 from cannery.standin.io.rootfs import check_space, ensure_rootfs
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from cannery.standin.spec import StandInSpec
     from cannery.store.io.store import Store
     from cannery.vocab import Arch
-
-BLOCK = 1 << 20
-TAR_BLOCK = 512
 
 
 class EngineClient(ImageClient, Protocol):
@@ -130,19 +127,10 @@ def docker_archive(spec: StandInSpec, rootfs: Path, layer: bytes) -> Iterator[by
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     layers = [f"{digest}/layer.tar" for digest in digests]
     manifest = _json([{"Config": name, "RepoTags": [spec.reference], "Layers": layers}])
+    texts = {layers[1]: layer, name: config, "manifest.json": manifest}
+    members: dict[str, IO[bytes]] = {path: io.BytesIO(text) for path, text in texts.items()}
     with rootfs.open("rb") as stream:
-        yield from _member(layers[0], rootfs.stat().st_size, iter(lambda: stream.read(BLOCK), b""), spec.data.epoch)
-    for path, content in ((layers[1], layer), (name, config), ("manifest.json", manifest)):
-        yield from _member(path, len(content), io.BytesIO(content), spec.data.epoch)
-    yield bytes(2 * TAR_BLOCK)
-
-
-def _member(name: str, size: int, content: Iterable[bytes], epoch: int) -> Iterator[bytes]:
-    info = tarfile.TarInfo(name)
-    info.size, info.mtime = size, epoch
-    yield info.tobuf(tarfile.PAX_FORMAT)
-    yield from content
-    yield bytes(-size % TAR_BLOCK)
+        yield from tar_blocks({layers[0]: stream, **members}.items())
 
 
 def _json(value: object) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import posixpath
 import shutil
@@ -10,7 +11,7 @@ import tarfile
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from cannery.assemble.tar import END, Entry, Kind, head, padding
+from cannery.assemble.io.load import tar_blocks
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text
 from cannery.store.io.packed import GZIP, inflated
@@ -44,18 +45,18 @@ def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
 def docker_archive(store: Store, name: str, references: Sequence[str]) -> Iterator[bytes]:
     """Give an image as `docker load` takes it, in blocks: layers as gzip. Raises as `parts` and `Store.check`."""
     config, layers = parts(store, name)
-    members = {_member(blob): blob for blob in (*layers, config)}
+    blobs = {_member(blob): blob for blob in (*layers, config)}
     contents = [{"Config": _member(config), "RepoTags": list(references), "Layers": [_member(one) for one in layers]}]
-    text = json.dumps(contents).encode()
-    for blob in members.values():
+    for blob in blobs.values():
         store.check(blob)
-    for path, blob in members.items():
-        yield head(Entry(path, Kind.FILE, 0o644, blob.size), 0)
-        with store.blob_path(blob.digest).open("rb") as stream:
-            while block := stream.read(BLOCK):
-                yield block
-        yield padding(blob.size)
-    yield head(Entry("manifest.json", Kind.FILE, 0o644, len(text)), 0) + text + padding(len(text)) + END
+
+    def members() -> Iterator[tuple[str, IO[bytes]]]:
+        for path, blob in blobs.items():
+            with store.blob_path(blob.digest).open("rb") as stream:
+                yield path, stream
+        yield "manifest.json", io.BytesIO(json.dumps(contents).encode())
+
+    yield from tar_blocks(members())
 
 
 def _member(blob: Blob) -> str:
