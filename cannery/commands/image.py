@@ -155,7 +155,7 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     """Verify an image, let its moving tags follow, write or push it where that is asked for."""
-    context, plan = work.context, work.plan
+    plan = work.plan
     result = None if arguments.no_verify else verify_built(arguments, work, made.id)
     code = exit_code(result)
     references = _tagged(work, code)
@@ -166,15 +166,24 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
         _write_layout(work, folder)
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
     if arguments.push:
-        from cannery.commands.registry import push
-
-        # What it prints is no part of the JSON of an image.
-        with redirect_stdout(sys.stderr if context.is_json else sys.stdout):
-            return replace(outcome, code=max(code, push(arguments, replace(context, is_json=False))))
+        _push(arguments, work)
+        return outcome
     if result and code is ExitCode.DONE:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
         keep_stamp(arguments, work, made.id, references, table(plan, references, again, result))
     return outcome
+
+
+def _push(arguments: argparse.Namespace, work: Work) -> None:
+    from cannery.commands.engine_errors import engine_errors
+    from cannery.commands.registry import push_made
+    from cannery.ship.published import parse_registry
+
+    # What it prints is no part of the JSON of an image.
+    out = sys.stderr if work.context.is_json else sys.stdout
+    work = replace(work, context=replace(work.context, is_json=False))
+    with redirect_stdout(out), engine_errors(work.context):
+        push_made(work, parse_registry(arguments.registry), is_forced=arguments.force)
 
 
 def _layout_folder(arguments: argparse.Namespace) -> str:

@@ -36,12 +36,12 @@ def image_place(context: Context, output: str | None = None) -> ImagePlace:
     return place
 
 
-def kept_place(context: Context, output: str | None = None) -> ImagePlace:
+def kept_place(context: Context) -> ImagePlace:
     """Return the engine that answers, else the image store, for what moves images and runs nothing.
 
-    `output` is what `image` was given, whose image it is. Raises `UnableError` where a named engine does not answer.
+    Raises `UnableError` where a named engine does not answer.
     """
-    return _chosen(context, output)[0]
+    return _chosen(context, None)[0]
 
 
 def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineError | None]:

@@ -19,7 +19,7 @@ from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, insecure_registries
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
-from cannery.pipeline import manifest_digest, planned
+from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
 from cannery.ship.io.registry import (
     LIMITS,
@@ -68,20 +68,27 @@ def dock_of(
 
 @as_errors
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Push the image of a profile under its tag, then let the moving tag follow.
-
-    Refused (exit 3) for an image that verify has not passed, that its tag does not describe, or whose tag is taken.
-    """
+    """Push the image of a profile under its tag, then let the moving tag follow. Raises as `push_made`."""
     registry = parse_registry(arguments.registry)
     catalog, plan = _planned(context, arguments)
-    place = kept_place(context, getattr(arguments, "output", None))
-    image = place.needed(plan.reference, plan.recipe.name)
-    dock = dock_of(context, mover(place), plan, registry, is_push=True)
-    _refuse_unfit(context, dock, catalog, image)
+    push_made(Work(context, catalog, plan, kept_place(context)), registry, is_forced=arguments.force)
+    return ExitCode.DONE
+
+
+def push_made(work: Work, registry: str, *, is_forced: bool) -> None:
+    """Push the image of a plan from its place, and print what is in the registry then.
+
+    Raises `FindingsError` for an image that verify has not passed, that its tag does not describe, or whose tag is
+    taken; with `is_forced` that tag is replaced.
+    """
+    context, plan = work.context, work.plan
+    image = work.place.needed(plan.reference, plan.recipe.name)
+    dock = dock_of(context, mover(work.place), plan, registry, is_push=True)
+    _refuse_unfit(context, dock, work.catalog, image)
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
     fault = push_fault(there, dock.arch, ids)
-    if fault and not arguments.force:
+    if fault and not is_forced:
         hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
@@ -90,7 +97,6 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for alias in dock.aliases:
         move_alias(dock, image, now, alias)
     _print(context, dock, now, image)
-    return ExitCode.DONE
 
 
 def mover(place: ImagePlace) -> docker.DockerClient | Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from test_store import LOWER, UPPER, put
 from test_store_transfer import View
 
 from cannery.commands import place as module
+from cannery.commands.image import _push
 from cannery.commands.place import image_place
 from cannery.context import Context
 from cannery.engine.io.find import NoEngineError
@@ -20,6 +22,7 @@ from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way, why_baked
 from cannery.making.base import stored_base
+from cannery.pipeline import Work
 from cannery.recipe.recipe import Options
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, push
@@ -82,9 +85,16 @@ def test_a_host_that_can_do_neither_is_told_both(context: Context, monkeypatch: 
 
 
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed: list[Any] = []
     monkeypatch.setattr(module, "find_engine", lambda *_: pytest.fail("an engine was looked for"))
+    monkeypatch.setattr("cannery.commands.registry.push_made", lambda work, *_, **__: pushed.append(work.place))
+    monkeypatch.setattr(module, "why_not", lambda _cache: "")
     for output in ("store", "oci:there"):
-        assert isinstance(module.kept_place(context, output), StorePlace)
+        place = image_place(context, output)
+        work: Any = Work(context, None, None, place)  # type: ignore[arg-type] # what a push reads is not read here
+        _push(argparse.Namespace(registry="registry.example/team", force=False), work)
+        assert pushed.pop() is place
+        assert isinstance(place, StorePlace)
 
 
 @pytest.mark.parametrize(
