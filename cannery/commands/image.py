@@ -167,6 +167,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
     if arguments.push:
         _push(arguments, work)
+    if folder or arguments.push:  # what no stamp looks at: it is done each time
         return outcome
     if result and code is ExitCode.DONE:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)

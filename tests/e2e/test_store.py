@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -148,6 +149,14 @@ def test_a_layout_is_whole(without: Without, stored: dict[str, Any], tmp_path: P
     for blob in (entry, manifest["config"], *manifest["layers"]):
         data = (blobs / blob["digest"][7:]).read_bytes()
         assert (hashlib.sha256(data).hexdigest(), len(data)) == (blob["digest"][7:], blob["size"])
+
+
+def test_a_layout_that_was_removed_is_written_again(without: Without, stored: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "layout"
+    for _ in range(2):
+        without("image", PROFILE, "--output", f"oci:{folder}")
+        assert stored["id"].removeprefix("sha256:") in {path.name for path in (folder / "blobs/sha256").iterdir()}
+        shutil.rmtree(folder)
 
 
 def test_save_and_load_go_from_store_to_store(without: Without, stored: dict[str, Any], tmp_path: Path) -> None:
