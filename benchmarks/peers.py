@@ -20,7 +20,7 @@ from cannery.recipe.environment import python_home
 from cannery.sandbox.box import Bind, Box, box_command
 from cannery.sandbox.dockerfile import read_stages, wanted_stages
 from cannery.sandbox.io.stages import MADE_EMPTY, OF_BOXES
-from cannery.store.io.packed import LEVEL, Tar
+from cannery.store.io.packed import LEVEL
 from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
     with store.new_blob() as part:
         with gzip.GzipFile(fileobj=part, mode="wb", compresslevel=LEVEL) as stream:
             made = write_changes(upper, lowers, (*OF_BOXES, *MADE_EMPTY), stream)
-        store.keep(part, Tar(made.diff_id, made.size))
+        store.keep(part, made)
     config = image_config(base, [made.diff_id], [f"RUN {command}"], Settings({}, {}, {}), plan.epoch)
     store.put(config_text(config), "usual:1")
 
