@@ -20,7 +20,7 @@ help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|markdown NODES=4"
-	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles UPGRADE='name name==version …' AGAINST=image-of-yours"
+	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
 	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 KEEP_GOING=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3 MAX_JOBS=compilers-at-once"
@@ -36,7 +36,7 @@ show: ## show PROFILE, or with SETTINGS=1 the settings of this machine
 	$(RUN) show
 check: ## report whether the version set of PROFILE can work
 	$(RUN) check
-lock: ## resolve PROFILE (or all profiles) into images/locks; UPGRADE='name …' lets packages be newer
+lock: ## resolve PROFILE (or all profiles) into images/locks
 	$(RUN) lock
 outdated: ## report what is newer than PROFILE's lock, and what an upgrade would change
 	$(RUN) outdated

@@ -23,7 +23,7 @@ VALUES = (
     *("CATALOG", "WITH"),
 )
 # Variables with a list of words, each word an option; and switches, which are on unless they say 0, no, false or off.
-LISTS = {"PIN": "--pin", "LEVEL": "--level", "UPGRADE": "--upgrade"}
+LISTS = {"PIN": "--pin", "LEVEL": "--level"}
 SWITCHES = {
     "FORCE": "--force",
     "DOCUMENTED": "--as-documented",

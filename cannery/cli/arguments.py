@@ -97,7 +97,7 @@ COMMANDS = {
         "lock",
         "resolve the exact set, with hashes",
         "lock quickstart",
-        (options.profile("*"), options.target, options.wheelhouse, options.versions, options.upgrade),
+        (options.profile("*"), options.target, options.wheelhouse, options.versions),
     ),
     "new": Command(
         "authoring",
@@ -280,8 +280,9 @@ SYNONYMS = {
     "lint": "lint-run",
     "make": "image",
 }
-# Commands that were, and what is there instead.
+# Commands and options that were, and what is there instead.
 GONE = {"engine": "in a checkout, `make engine-start` starts a Docker engine; or install Docker Engine"}
+GONE_OPTIONS = {"--upgrade": "write the versions that `outdated` prints into the profile, then run `lock`"}
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 
@@ -304,7 +305,7 @@ class Parser(argparse.ArgumentParser):
             name = unknown.split("=")[0]
             near = [f"--{one}" for one in nearest(name.lstrip("-"), [o.lstrip("-") for o in known])]
             hint = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` lists the options"
-            raise UsageError(f"unknown option {name}", hint=_takers(name, self.prog) or hint)
+            raise UsageError(f"unknown option {name}", hint=GONE_OPTIONS.get(name) or _takers(name, self.prog) or hint)
         hint = "put a command for the container behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
 

@@ -157,13 +157,6 @@ def fact(sub: ArgumentParser) -> None:
     add("--as-version", metavar="VERSION", help="of a commit: what the distribution calls itself there")
 
 
-upgrade = _one(
-    "--upgrade",
-    metavar="NAME[==VERSION]",
-    action="append",
-    default=[],
-    help="edit the profile so that this package may be newer, or is of this version (repeatable)",
-)
 folder = _one("--output", metavar="DIR", help="folder to write (default: out/<profile>-<target>)")
 locked = _one(
     "--locked",

@@ -1,14 +1,14 @@
-"""`lock`: resolve version sets into lock files, or with `--upgrade` let packages of one profile be newer."""
+"""`lock`: resolve version sets into lock files."""
 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
-from cannery.errors import CanneryError, ExitCode, UsageError
+from cannery.errors import CanneryError, ExitCode
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
 from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
@@ -17,8 +17,6 @@ from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
 from cannery.upgrade.change import with_known_files
-from cannery.upgrade.io.upgrade import upgrade
-from cannery.upgrade.upgrade import parse_wishes
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -31,12 +29,6 @@ if TYPE_CHECKING:
     from cannery.lock.io.store import LockStore
     from cannery.lock.lock import Lock, LockRequest
     from cannery.recipe.recipe import Options, Recipe
-    from cannery.upgrade.upgrade import Wish
-
-IN_CHECKOUT = (
-    "run build.py lock in a checkout, or on a profile of your own (--catalog); here, --pin NAME==VERSION of other "
-    "commands tries another version"
-)
 
 
 @dataclass(frozen=True)
@@ -59,8 +51,6 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
     A failure does not keep the others from being made and written; all failures are reported at the end.
     """
-    if arguments.upgrade:
-        return _upgrade(arguments, context)
     options = options_of(arguments)
     catalog = context.catalog()
     for name in arguments.profile:
@@ -146,50 +136,6 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}", flush=True)
     if not wanted.standard:
         print(f"  for this set of pins alone; to keep them, write them into the file of profile {made.profile}")
-
-
-def _upgrade(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Edit one profile so that packages may be newer, and make all of its locks anew; print what changed."""
-    name, wishes = _asked(arguments)
-    catalog = context.catalog()
-    find_profile(catalog, name)
-    if context.work and f"profiles/{name}.yaml" not in catalog.own:
-        raise UsageError("--upgrade edits a profile, and an installed Cannery has none to edit", hint=IN_CHECKOUT)
-    try:
-        done = upgrade(lock_store(context), catalog, name, wishes, arguments.today)
-    except CanneryError as error:
-        if error.code not in {ExitCode.USAGE, ExitCode.UNABLE}:  # which names what was written
-            context.say("nothing is written: this run changed neither the profile nor its locks")
-        raise
-    for note in done.notes:
-        print(note)
-    if not done.written:
-        print("nothing newer fits, so nothing is written" if done.edits else "nothing to change")
-        return ExitCode.DONE
-    print(f"{context.shown(done.file)}:")
-    for edit in done.edits:
-        print(f"  {edit}")
-    for path, change in done.changes:
-        print(f"{context.shown(path)}: {change or 'made anew'}")
-        for moved in change.moved if change else ():
-            print(f"  {moved}")
-    return ExitCode.DONE
-
-
-def _asked(arguments: argparse.Namespace) -> tuple[str, tuple[Wish, ...]]:
-    """Return the profile to upgrade and the wishes; raise `UsageError` for words that `--upgrade` does not go with."""
-    example = "build.py lock PROFILE --upgrade NAME"
-    if not all(text.split() for text in arguments.upgrade):
-        raise UsageError("--upgrade names no package", hint=example)
-    wishes = parse_wishes(word for text in arguments.upgrade for word in text.split())
-    profiles = tuple(dict.fromkeys(arguments.profile))
-    if len(profiles) != 1:
-        raise UsageError("--upgrade edits one profile: name it", hint=example)
-    given = [name for name, value in asdict(options_of(arguments)).items() if value]
-    if given:
-        what = f"--upgrade makes every lock of the profile, as it is: leave {', '.join(given).upper()} out"
-        raise UsageError(what, hint="PIN tries another version without an edit of the profile")
-    return profiles[0], wishes
 
 
 COMMANDS = {"lock": lock}

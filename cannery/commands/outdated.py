@@ -68,7 +68,7 @@ def _value(recipe: Recipe, report: Report) -> dict[str, object]:
         "day": report.day,
         "packages": [asdict(package) for package in report.packages],
         "sources": report.sources,
-        "upgrade": {"packages": len(upgrade.moved), "bytes": upgrade.fetch} if upgrade else None,
+        "upgrade": {"packages": upgrade.count, "bytes": upgrade.fetch} if upgrade else None,
         "problems": report.problems,
         "not_asked": report.troubles,
     }

@@ -36,16 +36,14 @@ class Solver:
     """Finds sets that fit, near the set of `subject`.
 
     `movable` names what may move (None: all that is not overridden), `has` whether a release (name, version) can be
-    had, `pythons` further Pythons that have to fit. What is `ignored`, names of the set and of a row's cells, does not
-    count. With `keeps` a misfit that is there already may stay where nothing moves. With `upwards` what moves along
-    goes to its newest release that fits, else to the nearest one.
+    had, `pythons` further Pythons that have to fit. With `keeps` a misfit that is there already may stay where nothing
+    moves. With `upwards` what moves along goes to its newest release that fits, else to the nearest one.
     """
 
     subject: Subject
     movable: frozenset[str] | None = None
     has: Callable[[str, str], bool] = field(default=_anything, compare=False)
     pythons: tuple[str, ...] = ()
-    ignored: frozenset[str] = frozenset()
     keeps: bool = False
     upwards: bool = False
 
@@ -131,8 +129,6 @@ class Solver:
     def _wrong(self, proposed: Subject, moved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Give (name, key) of each misfit that the set must not have."""
         for name, key in misfits(proposed):
-            if {name, key} & self.ignored:
-                continue
             if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
                 yield name, key
         if self.keeps:
@@ -140,7 +136,7 @@ class Solver:
 
     def _against(self, proposed: Subject, name: str) -> Iterator[str]:
         """Give the cells of a release that are not as its weightiest source has them. Any source may name the CANN."""
-        excused = {CANN, *self.ignored, *proposed.overridden}
+        excused = {CANN, *proposed.overridden}
         for row in releases(proposed, name):
             if same_release(row.version, proposed.versions[name]):
                 yield from (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
@@ -168,7 +164,7 @@ class Solver:
 
         Its CANN is judged with the set, since any source may name it.
         """
-        keys = row.fits.keys() - self.ignored - {CANN}
+        keys = row.fits.keys() - {CANN}
         more = {key: row.fits[key] for key in sorted(keys) if not is_held(proposed, row, (key,))}
         can_be = all(fit[0].isdigit() and self._may_move(key, moved) for key, fit in more.items())
         return more if can_be else None

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Release:
-    """A version that an index has: the (Python, arch) pairs that it has a file for, and the day of the last upload."""
+    """A version that an index has, and the (Python, arch) pairs that it has a file for."""
 
     version: Version
     targets: Targets
-    uploaded: str = ""
 
     @cached_property
     def public(self) -> Version:
@@ -55,13 +54,6 @@ class Stock:
         """Whether there are files of a release for every target; its local part counts when `version` has one."""
         return name in self.trouble or self._fits(name, version)
 
-    def spelt(self, name: str, version: str) -> str:
-        """Return a version as the index that has it writes it (`2.59` is `2.59.0` there); as it is given without."""
-        found = next(iter(self._of(name, version)), None)
-        if found is None:
-            return version
-        return str(found.version) if Version(version).local else found.version.public
-
     def newest(self, name: str) -> str:
         """Return the newest release, a final one where there is any, without its local part; "" without a release."""
         versions = [release.public for release in self.releases.get(name, ())]
@@ -72,10 +64,6 @@ class Stock:
         final = {release.public for release in self.releases.get(name, ()) if not release.version.is_prerelease}
         versions = map(str, sorted(final, reverse=True))
         return next((v for v in versions if allowed.contains(v) and self._fits(name, v)), None)
-
-    def uploaded(self, name: str, version: str) -> str:
-        """Return the day on which the last file of a release came; "" where no index has it."""
-        return max((release.uploaded for release in self._of(name, version)), default="")
 
     def _fits(self, name: str, version: str) -> bool:
         return self.targets <= {target for release in self._of(name, version) for target in release.targets}

@@ -1,1 +1,1 @@
-"""What is newer than a lock (`outdated`), and the edits of a profile that let it be newer (`lock --upgrade`)."""
+"""What is newer than a lock, and what an upgrade would change (`outdated`)."""

@@ -1,4 +1,4 @@
-"""What one lock has otherwise than another: packages that moved, came and went, and the bytes that this fetches.
+"""What one lock has otherwise than another: how many packages, and the bytes that this fetches.
 
 The files of a released version do not change, so where an index is not reached, what an earlier lock has of the same
 version from the same index is what that index would answer; of another version nothing is known.
@@ -10,41 +10,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from cannery.lock.lock import Lock, LockedPackage
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A package whose version differs; "" is where it is not there."""
-
-    name: str
-    old: str
-    new: str
-
-    def __str__(self) -> str:
-        if not self.old:
-            return f"+ {self.name} {self.new}"
-        return f"  {self.name} {self.old} -> {self.new}" if self.new else f"- {self.name} {self.old}"
-
-
-@dataclass(frozen=True)
 class LockChange:
-    """The packages that differ, by name, and the bytes of the new lock's files that the old one does not name.
+    """How many packages differ, and the bytes of the new lock's files that the old one does not name.
 
     `unknown` are new packages whose size is not known, since their index was not reached.
     """
 
-    moved: tuple[Moved, ...]
+    count: int
     fetch: int
     unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        count = len(self.moved)
         size = f"{self.fetch / 1e6:.1f} MB to fetch"
         more = f" and {', '.join(self.unknown)}, of unknown size" if self.unknown else ""
-        return f"{count} package{'' if count == 1 else 's'}, {size}{more}"
+        return f"{self.count} package{'' if self.count == 1 else 's'}, {size}{more}"
 
 
 def lock_change(old: Iterable[LockedPackage], new: Iterable[LockedPackage]) -> LockChange:
@@ -53,8 +38,9 @@ def lock_change(old: Iterable[LockedPackage], new: Iterable[LockedPackage]) -> L
     held = {package.sha256 for package in before.values() if package.complete}
     added = [package for package in after.values() if package.sha256 not in held]
     stayed = {(package.name, package.version) for package in before.values()}
+    versions = [{name: package.version for name, package in packages.items()} for packages in (before, after)]
     return LockChange(
-        moved=tuple(_moved(before, after)),
+        count=len({name for name, _version in versions[0].items() ^ versions[1].items()}),
         fetch=sum(package.size for package in added),
         unknown=tuple(p.name for p in added if not p.complete and (p.name, p.version) not in stayed),
     )
@@ -77,11 +63,3 @@ def with_known_files(new: Lock, old: Lock | None) -> Lock:
         for package in new.packages
     )
     return replace(new, packages=packages)
-
-
-def _moved(before: dict[str, LockedPackage], after: dict[str, LockedPackage]) -> Iterator[Moved]:
-    for name in sorted({*before, *after}):
-        old = before[name].version if name in before else ""
-        new = after[name].version if name in after else ""
-        if old != new:
-            yield Moved(name, old, new)

@@ -58,7 +58,7 @@ class Evidence:
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
-    """Return each (Python, arch) that `lock --upgrade` has to fit: the profile's, or a target that is none of them."""
+    """Return each (Python, arch) that an upgrade has to fit: the profile's, or a target that is none of them."""
     own, mine = recipe.profile.target, (recipe.target.python, recipe.target.arch)
     every = dict.fromkeys((python, arch) for python in (own.python, *own.pythons) for arch in own.arch)
     return tuple(every) if mine in every else (mine,)
@@ -114,7 +114,7 @@ def outdated_packages(
 def _holders(
     line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
 ) -> Iterator[str]:
-    """Say what keeps the lock from an upgrade, and that from the newest; nothing where only other packages can."""
+    """Give what keeps the lock from an upgrade, and that from the newest; nothing where only other packages can."""
     overrides = [text for text in request.overrides if _is_of(text, line.name)]
     pinned = chosen is not None and chosen.version is not None
     if _older(line.locked, line.upgraded):
@@ -137,7 +137,7 @@ def _holders(
 
 
 def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
-    """Say which sources' own requirements leave the newest out. What wheels ask for would have to be fetched."""
+    """Give which sources' own requirements leave the newest out. What wheels ask for would have to be fetched."""
     environment = marker_environment(request.python, request.arch)
     for source in request.sources:
         for wanted in live(source.requires, environment):

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from ruamel.yaml.nodes import Node
 
-PLAIN_KEY = re.compile(r"[a-z][a-z0-9._-]*", re.IGNORECASE | re.ASCII)
 LINE_END = re.compile(r"\r?\n")
 # The styles of a scalar that has lines of its own.
 BLOCK = frozenset({"|", ">"})
@@ -69,17 +67,6 @@ def over(text: str, node: ScalarNode, value: str) -> Change:
     return Change(start, end, new, node.start_mark.line + 1)
 
 
-def after(text: str, mapping: MappingNode, key: str, new: str) -> Change:
-    """Put `new` after the entry of `key`, whose value is a scalar: in block style on lines of its own."""
-    name, value = next((k, v) for k, v in mapping.value if k.value == key)
-    line, end = name.start_mark.line + 1, value.end_mark.index
-    if mapping.flow_style:
-        return Change(end, end, f", {new}", line)
-    end = line_end(text, end)
-    indent = " " * name.start_mark.column
-    return Change(end, end, "".join(f"\n{indent}{part}" for part in new.split("\n")), line)
-
-
 def first(text: str, mapping: MappingNode, key: str, new: str) -> Change:
     """Put `new` as the first one into the collection that is the value of `key`.
 
@@ -100,19 +87,6 @@ def line_end(text: str, index: int) -> int:
     """Return where the line of `index` ends."""
     found = LINE_END.search(text, index)
     return found.start() if found else len(text)
-
-
-def entry(key: str | int, values: str | dict[str, str]) -> str:
-    """Return an entry in flow style: of a mapping with its key, of a sequence (a position as key) without."""
-    if isinstance(values, str):
-        return f"{key}: {quoted(values)}"
-    flow = f"{{{', '.join(f'{name}: {quoted(text)}' for name, text in values.items())}}}"
-    return flow if isinstance(key, int) else f"{as_key(key)}: {flow}"
-
-
-def as_key(name: str) -> str:
-    """Return `name` as a key: quoted where YAML would read something else than a text."""
-    return name if PLAIN_KEY.fullmatch(name) and isinstance(yaml.safe_load(name), str) else quoted(name)
 
 
 def quoted(text: str) -> str:

@@ -46,14 +46,12 @@ ROWS = {cells[0]: cells[1] for cells in (line.strip("| ").split(" | ") for line 
 LINT = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "cannery/lint").rglob("*.py")))
 # Rows that other tests hold: how a row begins, and the test.
 HELD = {
+    "`lock --upgrade": "tests/edge/test_cli.py",
     "fuzz, `diff -U0`": "tests/edge/test_patching.py::test_context_that_differs_is_no_fit_and_port_is_the_next_step",
     "`patches new` writes": "tests/edge/test_patches_new.py::test_every_changed_file_is_in_a_patch_that_is_read_again",
     "`verify` lists passed": "tests/edge/test_verify_run.py",
     "build output prints": "tests/edge/test_buildx.py::test_plain_lines_are_one_for_each_stage_that_ends",
     "an index whose URL": "tests/edge/test_resolve.py",
-    "`lock --upgrade NAME==VERSION` of": "tests/unit/test_upgrade.py::test_an_exact_version_is_a_pin_of_a_component",
-    "`lock --upgrade` writes locks": "tests/edge/test_upgrade_command.py::"
-    "test_after_an_interrupt_between_two_files_the_same_command_goes_on",
     "a setup.py as a place": "tests/unit/test_source_requires.py::test_a_list_that_only_a_run_would_give",
     "a failed lock guesses": "tests/edge/test_explain.py",
     "`push` reads CANN's": "tests/edge/test_patching.py",

@@ -80,5 +80,5 @@ def test_a_date_that_hides_every_release_is_blamed_by_name(small: Small) -> None
     done = small("lock", "stack", "--arch", "amd64")
     assert done.code == ExitCode.FINDINGS
     assert "later than the bound 2025-06-01" in done.err
-    assert "build.py lock stack --upgrade" in done.err
+    assert "`exclude_newer_packages` of the profile" in done.err
     assert "images/profiles/stack.yaml" in done.err

@@ -95,20 +95,6 @@ def test_what_the_index_gave_counts_more_than_a_published_hash(small: Small) -> 
     assert small.files() == before
 
 
-def test_an_upgrade_of_another_package_keeps_it(small: Small) -> None:
-    done = small("lock", "stack", "--upgrade", "lib")
-    assert done.code == 0, done.err
-    assert small.versions()["lib"] == "2.0"
-    assert [tool(small, arch) for arch in ("amd64", "arm64")] == [("1.0", True)] * 2
-
-
-def test_an_upgrade_to_a_release_of_that_index_has_no_hash_of_it(small: Small) -> None:
-    done = small("lock", "stack", "--upgrade", "tool==1.5")
-    assert done.code == 0, done.err
-    assert "1 package, 0.0 MB to fetch and tool, of unknown size" in done.out
-    assert tool(small) == ("1.5", False)
-
-
 def test_a_lock_that_was_made_from_a_hand_edited_file_is_made_anew(small: Small) -> None:
     path = small.root / "images/locks/stack/py3.11-amd64.txt"
     path.write_text("no lock\n")

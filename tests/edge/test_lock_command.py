@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
-from small_checkout import STACK, Small, make_small
+from small_checkout import STACK, TODAY, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex, make_wheel
 
@@ -131,15 +131,12 @@ def test_the_network_s_exit_code_wins_over_findings(small: Small) -> None:
     assert "index elsewhere" in done.err
 
 
-@pytest.mark.parametrize("words", [("lock",), ("lock", "stack", "--upgrade", "lib")], ids=["lock", "upgrade"])
 @pytest.mark.parametrize("through", [(), WITHOUT_SIGINT], ids=["", "no SIGINT"])
-def test_sigterm_ends_a_lock_in_order(
-    small: Small, tmp_path: Path, words: tuple[str, ...], through: tuple[str, ...]
-) -> None:
+def test_sigterm_ends_a_lock_in_order(small: Small, tmp_path: Path, through: tuple[str, ...]) -> None:
     """The index never answers: what runs is ended, no file is changed, nothing is left in the cache or runs on."""
     before = small.files()
     small.index.stall = 2
-    process = subprocess.Popen(**command(small, *words, through=through))
+    process = subprocess.Popen(**command(small, "lock", through=through))
     while "uv" not in running_in(tmp_path / "cache"):
         assert process.poll() is None
         time.sleep(0.05)
@@ -165,8 +162,15 @@ def test_what_is_named_twice_is_made_once(small: Small, words: tuple[str, ...]) 
 def test_a_profile_that_another_run_upgrades_meanwhile_gets_no_lock_of_the_old_one(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The upgrade is a run of its own, which comes to its end while this one resolves."""
-    meanwhile(monkeypatch, locking, lambda: run(small, "lock", "stack", "--upgrade", "lib"))
+    """The other run comes to its end while this one resolves."""
+
+    def upgrade() -> None:
+        small.profile().write_text(
+            STACK.replace("{name: lib}", '{name: lib, version: "2.0"}').replace("2026-06-01", TODAY)
+        )
+        assert run(small, "lock", "stack")[0] == 0
+
+    meanwhile(monkeypatch, locking, upgrade)
     done = small("lock", "stack")
     assert done.code == ExitCode.FINDINGS
     assert "2 of 4 locks could not be made" in done.err
@@ -226,7 +230,7 @@ def test_a_run_waits_while_another_one_writes(small: Small) -> None:
 def test_a_run_that_waits_can_be_interrupted(small: Small) -> None:
     before = small.files()
     with FileLock(small.root / ".writing.cannery"):
-        process = subprocess.Popen(**command(small, "lock", "stack", "--upgrade", "lib"))
+        process = subprocess.Popen(**command(small, "lock", "stack"))
         assert process.stderr is not None
         assert "waiting for it" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
@@ -249,11 +253,8 @@ def test_a_checkout_that_cannot_be_written_is_exit_4_with_a_reason(small: Small)
     assert small.files() == before
 
 
-@pytest.mark.parametrize("words", [("lock", "stack"), ("lock", "stack", "--upgrade", "lib")], ids=["lock", "upgrade"])
 @pytest.mark.parametrize("state", ["a file", "read-only"])
-def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(
-    small: Small, tmp_path: Path, words: tuple[str, ...], state: str
-) -> None:
+def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(small: Small, tmp_path: Path, state: str) -> None:
     cache, before = tmp_path / "cache", small.files()
     if state == "a file":
         cache.write_text("no folder")
@@ -261,7 +262,7 @@ def test_a_cache_that_cannot_be_written_is_exit_4_with_a_reason(
     else:
         cache.mkdir(mode=0o555)
         wanted = f"{cache}/locks: cannot be written: permission denied"
-    code, _out, err = run(small, *words, through=AS_A_USER)
+    code, _out, err = run(small, "lock", "stack", through=AS_A_USER)
     assert code == ExitCode.UNABLE
     assert wanted in err
     assert "cannot be written: " in err

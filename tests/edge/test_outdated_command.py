@@ -90,24 +90,22 @@ def upgraded(small: Small) -> dict[str, str]:
     return {row["name"]: row["upgraded"] for row in json.loads(small("outdated", "stack", "--json").out)["packages"]}
 
 
-def test_what_the_upgrade_of_all_would_change_is_what_it_changes(small: Small) -> None:
+def test_the_versions_that_it_prints_can_be_locked(small: Small) -> None:
     foretold = upgraded(small)
-    assert small("lock", "stack", "--upgrade", " ".join(foretold)).code == 0
+    text = small.profile().read_text().replace("2026-06-01", TODAY)
+    text = text.replace("'2.8.0'", "'2.9.0'").replace('"2.8.0"', '"2.9.0"').replace('"1.0"', '"1.5"')
+    small.profile().write_text(text)
+    assert small("lock", "stack").code == 0
     assert small.versions() == small.versions(arch="arm64") == foretold
-    done = small("outdated", "stack")
-    assert done.out.splitlines()[-1].endswith("an upgrade of all would change 0 packages, 0.0 MB to fetch")
-    assert "--all" not in done.out
-    assert "pin\n" not in done.out
+    last = small("outdated", "stack").out.splitlines()[-1]
+    assert last.endswith("an upgrade of all would change 0 packages, 0.0 MB to fetch")
 
 
 def test_a_release_without_a_file_for_another_arch_of_the_profile_is_none_to_move_to(small: Small) -> None:
-    """`lock --upgrade` makes every lock of the profile, whatever arch is looked at."""
     small.index.add(make_wheel("tool", "1.8", ["dep"], tag="cp311-cp311-manylinux_2_28_x86_64"), uploaded=LATER)
     done = small("outdated", "stack", "--arch", "amd64")
     rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.out.splitlines()}
     assert rows["tool"] == ["1.0", "1.5", "1.8", "pin, no file for every Python and arch of the profile"]
-    assert small("lock", "stack", "--upgrade", "tool dep").code == 0
-    assert small.versions()["tool"] == "1.5"
 
 
 def test_a_set_that_the_rules_refuse_is_no_upgrade(small: Small) -> None:
@@ -122,7 +120,6 @@ def test_a_set_that_the_rules_refuse_is_no_upgrade(small: Small) -> None:
     assert first.split()[:4] == ["package", "locked", "to", "try"]
     assert last.endswith("an upgrade of all cannot work")
     assert "upgraded:" not in done.out
-    assert small("lock", "stack", "--upgrade", "tool").code == ExitCode.FINDINGS
 
 
 @pytest.mark.parametrize("spoil", ["missing", "stale"])
@@ -235,12 +232,8 @@ def test_yanked_broken_and_preview_releases(tmp_path: Path) -> None:
     assert (found.newest_for("a", every), newer.newest_for("a", every)) == ("1.0", "1.1")
     assert newer.newest_for("a", SpecifierSet("<1.1")) == "1.0"
     assert both.newest_for("a", SpecifierSet(">1.0")) is None
-    assert {found.uploaded("a", version) for version in ("1.0", "1", "1.0.0")} == {"2026-03-04"}
     assert [found.has("a", version) for version in ("1", "1.0.0", "1.01", "1.2rc1", "1.3")] == [
         *(True, True, False, True, False),
-    ]
-    assert [found.spelt("a", version) for version in ("1", "1.0.0", "1.2.0RC1", "1.3")] == [
-        *("1.0", "1.0", "1.2rc1", "1.3"),
     ]
     assert found.trouble == {}
 
@@ -262,7 +255,5 @@ def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
     versions = {name: sorted(str(one.version) for one in releases) for name, releases in found.releases.items()}
     assert versions == {"a": ["1.0"], "c": ["3.0"], "t": ["1.0+cpu", "2.0+cpu"], "u": ["4.0"], "a-b": []}
     assert [found.has("t", version) for version in ("1.0", "1.0+cpu", "1+cpu", "1.0+cu1")] == [True, True, True, False]
-    assert [found.spelt("t", version) for version in ("1", "1+cpu", "1+cu1")] == ["1.0", "1.0+cpu", "1+cu1"]
-    assert found.uploaded("t", "1.0") == ""
     assert [*found.trouble] == ["a-b"]
     assert found.has("a-b", "7")

@@ -79,16 +79,6 @@ def test_a_file_takes_the_place_of_the_built_in_one(small: Small, own: Path) -> 
     assert (own / "locks/stack/py3.11-amd64.txt").is_file()
 
 
-def test_an_upgrade_edits_the_file_of_the_own_catalog(small: Small, own: Path) -> None:
-    text = small.profile().read_text()
-    (own / "profiles/mine.yaml").write_text(text)
-    assert small("lock", "mine", "--catalog", "own").code == ExitCode.DONE
-    assert small("lock", "mine", "--upgrade", "tool", "--upgrade", "dep", "--catalog", "own").code == ExitCode.DONE
-    assert 'name: tool, version: "1.5"' in (own / "profiles/mine.yaml").read_text()
-    assert small.profile().read_text() == text
-    assert "\ntool==1.5" in (own / "locks/mine/py3.11-arm64.txt").read_text()
-
-
 def test_errors_name_the_file_of_the_right_folder(small: Small, own: Path) -> None:
     (own / "profiles/mine.yaml").write_text("summary: mine\nshm_size: lots\n")
     where, _ = refused(small, "show", "mine", "--catalog", "own")
@@ -213,15 +203,6 @@ def test_a_wrong_extension_names_both_files(small: Small, case: str) -> None:
     for word in words:
         assert word in f"{mine['error']} {mine['hint']}"
     assert small("check", "stack").code == ExitCode.DONE, "other profiles can be used"
-
-
-def test_an_upgrade_of_a_profile_that_extends_is_refused(small: Small) -> None:
-    small.profile("mine").write_text("extends: stack\n")
-    assert small("lock", "mine").code == ExitCode.DONE
-    before = small.files()
-    done = small("lock", "mine", "--upgrade", "tool")
-    assert (done.code, "extends stack" in done.err) == (ExitCode.USAGE, True)
-    assert small.files() == before
 
 
 def test_a_broken_parent_breaks_the_child_alone(small: Small) -> None:

@@ -94,7 +94,6 @@ def test_a_lock_of_the_working_folder_is_used_first(program: Path, tmp_path: Pat
 
 
 def test_what_edits_the_catalog_is_refused_without_a_checkout(program: Path, tmp_path: Path) -> None:
-    run(program, "lock", "quickstart", "--upgrade", "ray", cwd=tmp_path, code=2)
     run(program, "patches", "new", "verl", "--tree", tmp_path, cwd=tmp_path, code=2)
     assert only_the_catalog_is_kept(tmp_path)
 

@@ -15,7 +15,6 @@ import pytest
         ("list", {}, "list"),
         ("lock", {}, "lock"),
         ("engine-stop", {}, "stop"),
-        ("lock", {"PROFILE": "q", "UPGRADE": "a b==2"}, "lock q --upgrade a --upgrade b==2"),
         ("outdated", {"PROFILE": "q", "ARCH": "arm64", "ARGS": "--json"}, "outdated q --arch arm64 --json"),
         (
             "image",

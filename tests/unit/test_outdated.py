@@ -15,7 +15,7 @@ from cannery.lock.lock import Lock, LockedPackage, LockRequest
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
-from cannery.upgrade.change import Moved, lock_change, with_known_files
+from cannery.upgrade.change import lock_change, with_known_files
 from cannery.upgrade.outdated import (
     Evidence,
     Outdated,
@@ -36,9 +36,7 @@ def test_packages_that_move_come_and_go_and_what_has_to_be_fetched() -> None:
     old = (package("a", "1"), package("b", "1"), package("c", "1"))
     new = (package("a", "2", size=5_000_000), package("c", "1"), package("d", "1", size=700_000))
     change = lock_change(old, new)
-    assert change.moved == (Moved("a", "1", "2"), Moved("b", "1", ""), Moved("d", "", "1"))
-    assert [str(moved) for moved in change.moved] == ["  a 1 -> 2", "- b 1", "+ d 1"]
-    assert (change.fetch, change.unknown) == (5_700_000, ())
+    assert (change.count, change.fetch, change.unknown) == (3, 5_700_000, ())
     assert str(change) == "3 packages, 5.7 MB to fetch"
     assert str(lock_change(old, (*old[:2], package("c", "2", size=100_000)))) == "1 package, 0.1 MB to fetch"
     assert lock_change(old, old) == lock_change((), ())
@@ -46,7 +44,7 @@ def test_packages_that_move_come_and_go_and_what_has_to_be_fetched() -> None:
 
 def test_another_file_of_the_same_version_is_fetched() -> None:
     other = replace(package("a"), sha256="0" * 64)
-    assert (lock_change([package("a")], [other]).moved, lock_change([package("a")], [other]).fetch) == ((), 1_000_000)
+    assert (lock_change([package("a")], [other]).count, lock_change([package("a")], [other]).fetch) == (0, 1_000_000)
 
 
 def test_a_new_package_without_a_size_is_named() -> None:

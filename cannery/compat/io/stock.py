@@ -1,4 +1,4 @@
-"""Ask the indexes for the releases of a recipe's packages: versions, files, upload days; no yanked files."""
+"""Ask the indexes for the releases of a recipe's packages: versions and files; no yanked ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,6 @@ def _releases(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> 
         Release(
             version,
             frozenset(target for target in targets if any(_fits(file, *target) for file in mine)),
-            max(file.uploaded for file in mine),
         )
         for version, mine in by_version.items()
     )

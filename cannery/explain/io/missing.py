@@ -131,9 +131,7 @@ def _missing(seen: Seen, sides: Sequence[Side]) -> Headline | None:
     if reasons:
         newest = max(reasons)
         late = reasons[newest].startswith("uploaded")
-        wish = f"{name}=={newest}" if pin else name
-        profile = seen.job.request.profile
-        hint = f"`build.py lock {profile} --upgrade {wish}` lets its later uploads count" if late else ""
+        hint = f"`exclude_newer_packages` of the profile lets later uploads of {name} count" if late else ""
         return Headline(f"{name} {newest} on {label}: {reasons[newest]}", hint)
     return Headline(_no_release(seen, pin, sides))
 

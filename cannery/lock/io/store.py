@@ -23,7 +23,6 @@ from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from cannery.catalog.catalog import Catalog
     from cannery.lock.io.bound import NoFileError
@@ -291,46 +290,19 @@ def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog]
     `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
     `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
     """
-    with checkout_held(store):
+    # Held for the writing alone, and not for the minutes of a resolution.
+    with held(store.home / ".writing.cannery", lambda: store.say(WAITING)):
         try:
             catalog = store.catalog()
             is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
         except CanneryError:  # removed, or half an edit, which the next run names
             is_current = False
         if not is_current:
-            what = "not written: the profile, its components or its base have changed"
-            raise changed(str(store.shown(path)), what)
-        return write_files(store, [(path, format_lock(lock))])
-
-
-def changed(where: str, what: str) -> FindingsError:
-    """Return the error to raise when a file was edited, or written by another run, during this run."""
-    return FindingsError(f"{what} while the set was resolved", where=where, hint="run the same command again")
-
-
-def checkout_held(store: LockStore) -> AbstractContextManager[None]:
-    """Hold the checkout for one writer; wait for another one, and report that. Raises `UnableError` where it cannot be.
-
-    It is held for the writing alone, and not for the minutes of a resolution: whoever writes checks first that what the
-    new text was made from is still the same.
-    """
-    return held(store.home / ".writing.cannery", lambda: store.say(WAITING))
-
-
-def write_files(store: LockStore, texts: Sequence[tuple[Path, str]]) -> bool:
-    """Write each text to its file, in this order; return whether any file changed. A link stays one.
-
-    Raises `UnableError` for one that cannot be written, which names those before it.
-    """
-    done: list[str] = []
-    for path, text in texts:
-        target = Path(os.path.realpath(path))
+            what = "not written: the profile, its components or its base have changed while the set was resolved"
+            raise FindingsError(what, where=str(store.shown(path)), hint="run the same command again")
+        target = Path(os.path.realpath(path))  # a link stays one
         try:
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-            if write_atomic(target, text, mode):
-                done.append(str(store.shown(path)))
+            return write_atomic(target, format_lock(lock), mode)
         except OSError as error:
-            failed = unwritable(error, store.shown(path))
-            failed.what += f"; written before it: {', '.join(done)}" if done else ""
-            raise failed from error
-    return bool(done)
+            raise unwritable(error, store.shown(path)) from error

@@ -1,1 +1,1 @@
-"""Looks up newer releases, and writes an edited profile with its locks."""
+"""Looks up newer releases."""

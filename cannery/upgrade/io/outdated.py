@@ -73,8 +73,8 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
 ) -> Report:
     """Compare `lock`, the current one of `recipe`, with what the indexes have `today`.
 
-    With `every`, no package that would change is folded. `sources` are where repositories are asked. What pins may
-    move to is looked up as `lock --upgrade` does: for all targets of the profile, and within the same rules. Raises
+    With `every`, no package that would change is folded. `sources` are where repositories are asked. Pins
+    move to releases that fit all targets of the profile. Raises
     `NetworkError` when the resolver cannot reach its indexes.
     """
     request = lock_request(recipe)
