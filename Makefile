@@ -18,7 +18,7 @@ override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
-	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train"
+	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train RECORD=file"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|markdown NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
@@ -46,7 +46,7 @@ render: ## write PROFILE's Dockerfile, bake file and wheels to out/
 	$(RUN) render
 image: ## check, build and verify the image of PROFILE
 	$(RUN) image
-verify: ## run the verify script in PROFILE's image; AGAINST=image: what differs in one of yours
+verify: ## run the verify script in PROFILE's image; AGAINST=image: what differs in one of yours; RECORD=file: a proof
 	$(RUN) verify
 run: ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: print the command)
 	$(RUN) run

@@ -165,6 +165,18 @@ COMMANDS = {
         "verify quickstart --require-npu",
         (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
     ),
+    "proofs": Command(
+        "proofs",
+        "file what verify --record found on a host with NPUs",
+        "proofs add npu.json",
+        actions={
+            "add": Action(
+                "check a proof against the locked plan, and file it in images/proofs",
+                "proofs add npu.json",
+                (options.proof_file,),
+            )
+        },
+    ),
     "diff": Command(
         "diff",
         "report what differs between two profiles, locks, manifests or images",

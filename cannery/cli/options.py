@@ -212,8 +212,11 @@ def verified(sub: ArgumentParser) -> None:
     words = "print every check, as -v does too (default: failures, warnings and a line a level)"
     add("--all", action="store_true", help=words)
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
+    words = "with --level npu or train, on a host with NPUs: write what was found, and nothing that names the host"
+    add("--record", metavar="FILE", help=words)
 
 
+proof_file = _one("file", metavar="FILE", help="what verify --record wrote")
 one_repo = _one("repo", nargs="?", metavar="REPO", help="the patches of this source alone")
 
 

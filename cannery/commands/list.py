@@ -10,6 +10,7 @@ from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource
 from cannery.catalog.versions import without_build
 from cannery.commands.arguments import options_of
+from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile, select
 from cannery.util.urls import shown
@@ -37,6 +38,7 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
                 "pythons": _pythons(p, catalog),
                 "substitutes": [one.model_dump() for one in p.substitutes],
                 "replaced": p.replaced and p.replaced.model_dump(mode="json"),
+                "proof": proved(context, catalog, n),
             }
             for n, p in profiles.items()
         ]
@@ -47,7 +49,9 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
         target = _target(profile)
         where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
         print(f"{name:<{width}}  {profile.summary}")
-        print(f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}")
+        print(
+            f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}; {proved(context, catalog, name)}"
+        )
         for other in _pythons(profile, catalog):
             words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
             print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
@@ -91,10 +95,12 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     ]
     if context.is_json:
         value = {"name": arguments.profile, "profile": profile.model_dump(mode="json"), "components": rows}
+        value["proof"] = proved(context, catalog, arguments.profile)
         print(json.dumps(value, indent=2, ensure_ascii=False))
         return ExitCode.DONE
     print(f"{arguments.profile}: {profile.summary}")
     print(f"target: {recipe.target}, base {profile.base}, packages as of {profile.exclude_newer}")
+    print(f"proof: {proved(context, catalog, arguments.profile)}")
     for document in profile.documents:
         print(f"document: {document}")
     if recipe.changes:

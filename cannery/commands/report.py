@@ -10,6 +10,7 @@ from cannery import __version__
 from cannery.commands.arguments import PARSERS, options_of
 from cannery.commands.check import lacking_words
 from cannery.commands.diff import contents_of
+from cannery.commands.proofs import plan_proved
 from cannery.compat.findings import note
 from cannery.errors import ExitCode
 from cannery.pipeline import planned
@@ -63,6 +64,7 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
         changes = difference(older, of_plan(plan, catalog.compatibility))
     findings += tuple(note("image", words) for words in lacking_words(plan))
     page = make_page(plan, _bill(context, catalog, plan), findings, last_proof(context.cache, plan), changes)
+    page = replace(page, facts=(*page.facts, ("on NPUs", plan_proved(context, plan))))
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)
     else:

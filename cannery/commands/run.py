@@ -77,12 +77,12 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(text, end="")
         return ExitCode.DONE
     if request.npu:
-        _refuse_other_chip(catalog, plan.recipe)
+        refuse_other_chip(catalog, plan.recipe)
     container = make_container(request, access, host)
     return _start(arguments, context, plan, container)
 
 
-def _refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
+def refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
     """Raise `UnableError` where the PCI bus shows NPUs, and none of the image's chip."""
     shown = [catalog.drivers.pci[device] for device, _ in pci_devices(HOST_ROOT) or () if device in catalog.drivers.pci]
     if shown and recipe.target.chip not in shown:

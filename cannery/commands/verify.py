@@ -15,6 +15,7 @@ from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
 from cannery.commands.place import image_place
+from cannery.commands.record import Record
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
@@ -31,17 +32,19 @@ from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from cannery.against.compare import Comparison
     from cannery.against.image import Image
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan.plan import Plan
+    from cannery.verify.lines import Check
 
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (
     *("image", "level", "require_npu", "verify_again", "pin", "sources", "as_documented", "force"),
-    *("src", "patches", "git_mirror", "wheelhouse"),
+    *("src", "patches", "git_mirror", "wheelhouse", "record"),
 )
 TARGET = ("cann", "chip", "os", "python", "base")
 BASE_LABEL = "org.cannery.base.kind"
@@ -59,15 +62,23 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         again=arguments.verify_again,
     )
-    return _printed(work, request, every=False)
+    return _printed(work, request, lambda _check: None, every=False)
 
 
-def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
-    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check."""
+def _printed(work: Work, request: VerifyRequest, note: Callable[[Check], None], *, every: bool) -> Verified:
+    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check.
+
+    `note` gets each check too.
+    """
     if work.context.is_json:
-        return verified(work, request, lambda _check: None)
+        return verified(work, request, note)
     printer = CheckPrinter(lambda line: print(line, flush=True), every=every)
-    result = verified(work, request, printer.check)
+
+    def take(check: Check) -> None:
+        note(check)
+        printer.check(check)
+
+    result = verified(work, request, take)
     printer.report(result.report, streamed=not result.reused)
     return result
 
@@ -81,7 +92,7 @@ def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: st
         script_digest=image_id,
         shm_size=recipe.profile.shm_size,
         arch=recipe.target.arch,
-        require_npu=arguments.require_npu,
+        require_npu=arguments.require_npu or bool(getattr(arguments, "record", None)),
         user=recipe.profile.user,
         several_hosts=recipe.profile.several_hosts,
     )
@@ -104,6 +115,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
             where=arguments.profile,
         )
+    record = Record(arguments, catalog, plan) if arguments.record else None
     place = image_place(context)
     reference = arguments.image or plan.reference
     found = place.needed(reference, arguments.profile)
@@ -114,7 +126,11 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    result = _printed(Work(context, catalog, plan, place), request, every=arguments.all or context.is_verbose)
+    work, every = Work(context, catalog, plan, place), arguments.all or context.is_verbose
+    result = _printed(work, request, record.check if record else lambda _check: None, every=every)
+    if record:
+        record.write(found.id, result.report)
+        context.say(f"{arguments.record}: send it with the issue form “Proof from a real NPU”")
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))
     return exit_code(result)
