@@ -39,7 +39,8 @@ def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[st
     either side: that release with what it is made for, and another one for what is here; each is offered unless an
     offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
     """
-    every = [row for row in releases(subject, name) if _has_base(subject, row) and _answers(row, clash)]
+    known = [one for row in releases(subject, name) for one in _on_canns(subject, row)]
+    every = [row for row in known if _has_base(subject, row) and _answers(row, clash)]
     if not every:
         return NO_SET if subject.rows.get(name) else ""
     rows = _distinct(subject, every)
@@ -120,6 +121,14 @@ def _is_preview(row: Row) -> bool:
 def _answers(row: Row, clash: Collection[str]) -> bool:
     """Whether a row states anything of what clashes."""
     return not clash or bool({*clash} & row.fits.keys())
+
+
+def _on_canns(subject: Subject, row: Row) -> Iterator[Row]:
+    """Give a row for the target's CANN, where the makers of the release call that compatible, and as it is."""
+    cann = subject.recipe.target.cann
+    if CANN in row.fits and subject.table.compatible_with(row.name, row.fits[CANN], cann):
+        yield row.model_copy(update={"fits": {**row.fits, CANN: cann}})
+    yield row
 
 
 def _has_base(subject: Subject, row: Row) -> bool:
