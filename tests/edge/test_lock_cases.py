@@ -76,3 +76,53 @@ def test_04_cuda_that_comes_in_is_refused_with_who_asks(small: Small, name: str)
     done = small("lock", "stack")
     assert done.code == 3
     assert f"{name} 12.0: deepspeed → {name}" in done.err
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+LLM = f"""\
+kind: source
+summary: imports a build that no index has
+package: llm
+hosts: {{github: own/llm}}
+install: tree
+revisions:
+  {COMMIT}:
+    version: "1.0"
+    requires: [fused-ops==0.1+mine]
+    source: made up
+"""
+OPS = """\
+kind: wheels
+summary: made up
+package: fused-ops
+index: own-wheels
+local: mine
+metadata: {"0.1": {requires: [], source: made up}}
+"""
+
+
+def test_a_build_of_ones_own_is_named_before_anything_is_built_and_taken_from_the_wheelhouse(small: Small) -> None:
+    """As apex of MindSpeed-LLM: what an index has by that name is another project."""
+    small.index.add(make_wheel("fused-ops", "0.9"))
+    images, wheels = small.root / "images", small.root / "wheels"
+    (images / "components/llm.yaml").write_text(LLM)
+    (images / "components/own-ops.yaml").write_text(OPS)
+    (images / "indexes.yaml").write_text("own-wheels: {urls: [], note: yours}\n")
+    edit(small, "  - {name: lib}\n", f"  - {{name: lib}}\n  - {{name: llm, commit: {COMMIT}}}\n")
+    for path in (images / "locks/stack").iterdir():
+        path.unlink()
+    check, image = small("check", "stack"), small("image", "stack")
+    for done, text in ((check, check.out), (image, image.err)):
+        assert done.code == 3
+        assert "take component own-ops into images/profiles/stack.yaml" in text
+        assert "fused_ops-0.1+mine-*.whl for Python 3.11 on amd64" in text
+    edit(small, "  - {name: lib}\n", "  - {name: lib}\n  - {name: own-ops, version: '0.1'}\n")
+    assert small("lock", "stack").code == 0
+    image = small("image", "stack")
+    assert (image.code, "fused-ops 0.1+mine" in image.err, (small.root / "out").exists()) == (3, True, False)
+    wheels.mkdir()
+    file, content = make_wheel("fused-ops", "0.1+mine")
+    (wheels / file).write_bytes(content)
+    assert small("lock", "stack", "--wheelhouse", str(wheels)).code == 0
+    assert small.versions()["fused-ops"] == "0.1+mine"
+    assert small("check", "stack").code == 0

@@ -185,14 +185,15 @@ def test_a_release_in_no_row_and_no_component_is_a_warning() -> None:
 def test_what_no_component_knows_is_not_locked() -> None:
     with pytest.raises(UsageError, match=r"what vllm-ascend 0\.18\.0rc1 asks for is not known") as caught:
         lock_request(bound("verl-qwen3.5", pins=("vllm-ascend==0.18.0rc1",)))
-    assert "add it to releases in images/components/vllm-ascend.yaml" in (caught.value.hint or "")
+    assert "`build.py facts vllm-ascend==0.18.0rc1` adds it to images/components/" in (caught.value.hint or "")
 
 
 # 05: MindSpeed, Megatron-LM and MindSpeed-LLM
 
 MEGATRON = {"0.8.0": "baf94af3c667248865f23df73b9fb8e2395e6fd0", "0.12.1": "a845aa7e12b3a117e24c2352b9e3e60bad2e3a17"}
 MINDSPEED = {"0.8.0": "0dfa0035ec54d9a74b2f6ee2867367df897299df", "0.12.1": "1cdd0abd75e40936ad31721c092f57c695dd72c4"}
-LLM = "  - {name: mindspeed-llm, commit: 421ef7bcb83fb31844a1efb688cde71705c0526e}\n"
+APEX = "  - {name: apex, commit: 4ef930c1c884fdca5f472ab2ce7cb9b505d26c1a}\n"
+LLM = APEX + "  - {name: mindspeed-llm, commit: 421ef7bcb83fb31844a1efb688cde71705c0526e}\n"
 
 
 def megatron(core: str, mindspeed: str, more: str = "") -> tuple[Recipe, Catalog]:
@@ -225,6 +226,14 @@ def test_a_mindspeed_llm_is_for_one_mindspeed() -> None:
     assert MINDSPEED["0.8.0"] in found
     recipe, catalog = megatron("0.8.0", "0.8.0", LLM)
     assert answers(recipe, "fit", catalog) == []
+
+
+def test_a_mindspeed_llm_without_apex_is_an_error_that_names_the_wheel() -> None:
+    recipe, catalog = megatron("0.8.0", "0.8.0", LLM.removeprefix(APEX))
+    (found,) = answers(recipe, "requirement", catalog)
+    assert found.startswith("error: mindspeed-llm 0.0.0.dev20250326 asks for apex==0.1+ascend, which is not in the set")
+    assert "take component apex or apex-wheel into images/profiles/mine.yaml" in found
+    assert "(apex-0.1+ascend-*.whl for Python 3.11 on arm64)" in found
 
 
 # Every offer is a set that `check` takes

@@ -16,7 +16,7 @@ from cannery.compat.rules.components import files, order, patches, releases, sub
 from cannery.compat.rules.environment import atb, base_env, environment
 from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch, torch_free
-from cannery.compat.rules.requires import overrides, requirements, substitutes, warned
+from cannery.compat.rules.requires import not_there, overrides, requirements, substitutes, warned
 from cannery.compat.rules.target import base_tag, custom_base, driver, pythons
 from cannery.compat.subject import Subject
 
@@ -38,6 +38,7 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     driver,
     torch_free,
     requirements,
+    not_there,
     overrides,
     substitutes,
     stale_patterns,

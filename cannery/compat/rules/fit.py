@@ -61,8 +61,8 @@ def asked(subject: Subject) -> Iterator[Finding]:
             made = listed(said(key, fit) for key, fit in cells.items())
             yield note("row", f"{name} {subject.versions[name]} is made for {made}", cited(subject.table, rows))
     for source in subject.recipe.unknown:
-        release = f"{source.name} {source.version}"
-        fix = f"to lock and build it, add it to releases in images/components/{source.name}.yaml"
+        release, file = f"{source.name} {source.version}", f"images/components/{source.name}.yaml"
+        fix = f"to lock and build it: `build.py facts {source.package}=={source.version}` adds it to releases in {file}"
         if rows_of(subject, source.package):
             what = f"no component has what {release} asks for: it is judged by the table alone"
             yield note("release-unknown", what, fix=fix)

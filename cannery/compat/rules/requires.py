@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from cannery.catalog.component import FromSource
+from cannery.catalog.component import FromSource, System
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import followed, holds, judging, listed, said
 from cannery.lock.lock import PROFILE_VIA
@@ -71,6 +72,24 @@ def requirements(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def not_there(subject: Subject) -> Iterator[Finding]:
+    """Refuse a set without a build that a source asks for by its local part: no resolver finds it on the main index."""
+    target, parts = subject.recipe.target, subject.catalog.components
+    for ask in asks(subject) if subject.lock is None else ():
+        version = _exact(ask.requirement)
+        if ask.name in subject.versions or version is None or Version(version).local is None or not ask.who.known:
+            continue
+        names = [n for n, part in parts.items() if not isinstance(part, System) and (part.package or n) == ask.name]
+        wheel = f"{ask.name.replace('-', '_')}-{version}-*.whl for Python {target.python} on {target.arch}"
+        yield error(
+            "requirement",
+            f"{ask.who.name} {ask.who.version} asks for {ask.wanted}, which is not in the set",
+            f"images/components/{ask.who.name}.yaml: {ask.who.known.source}",
+            f"take component {listed(sorted(names), 'or')} into {subject.recipe.file}; a wheel of your own ({wheel}) "
+            "goes into the folder that --wheelhouse (WHEELHOUSE) names",
+        )
+
+
 def _ways_out(subject: Subject, ask: Ask, version: str) -> str:
     """Say what to move: the package, the source to a pin that takes this version, or what it asks."""
     component, who = ask.who.component, ask.who
@@ -124,9 +143,9 @@ def _otherwise(subject: Subject, override: Requirement) -> str:
     return f" what {listed(askers)} {'asks' if len(askers) == 1 else 'ask'}" if askers else " what packages ask"
 
 
-def _exact(override: Requirement) -> str | None:
-    """The version of an override, where it is one: `==2.7.1`."""
-    return next((p.version for p in override.specifier if p.operator == "==" and "*" not in p.version), None)
+def _exact(wanted: Requirement) -> str | None:
+    """The version of a requirement, where it is one: `==2.7.1`."""
+    return next((p.version for p in wanted.specifier if p.operator == "==" and "*" not in p.version), None)
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
