@@ -82,7 +82,7 @@ engine-status: ## show whether that engine runs, and where its data is
 	$(RUN) engine-status
 engine-remove: ## stop that engine and remove its images and packages
 	$(RUN) engine-remove
-clean: ## show what Cannery keeps on disk; KIND='wheels out …' removes
+clean: ## show what Cannery keeps on disk; KIND='trials wheels …' removes (ARGS='--older-than 7d --keep 3')
 	$(RUN) clean
 test: lint ## lint, the tests that need no engine, then build and verify quickstart; starts that engine where none answers
 	@$(PY) -m pytest -n 2 -m 'not engine' && $(PY) -m pytest -m 'engine and quick'

@@ -144,6 +144,13 @@ CHIP_ALIASES: Mapping[str, Chip] = {
 T = TypeVar("T")
 
 
+# What `clean` removes, in its order: what is missed least first.
+CLEAN_KINDS = (
+    *("trials", "builds", "unpacked", "images", "wheels", "layers", "rootfs", "sources", "locks", "verified", "out"),
+    "buildkit",
+)
+
+
 def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.6) -> tuple[str, ...]:
     """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close.
 

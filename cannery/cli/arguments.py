@@ -258,8 +258,8 @@ COMMANDS = {
     "clean": Command(
         "host",
         "show what Cannery holds on disk; remove what is named",
-        "clean wheels",
-        (options.as_json, options.kinds),
+        "clean trials --older-than 7d",
+        (options.as_json, options.kept),
     ),
     "completion": Command(
         "completion", "print what completes commands and options in a shell", "completion bash", (options.shell,)

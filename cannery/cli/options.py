@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
-from cannery.vocab import RunFormat, did_you_mean
+from cannery.vocab import CLEAN_KINDS, RunFormat, did_you_mean
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
-CLEAN_KINDS = ("wheels", "layers", "images", "builds", "rootfs", "locks", "verified", "out")
 # Kinds that were, and what removes them now.
 GONE_KINDS = {"engine": "in a checkout, `make engine-remove` removes the engine of tools/engine.py"}
 
@@ -333,4 +332,25 @@ older = _one("--against", metavar="OLD", help="what differs from it, which is gi
 
 
 shell = _one("shell", choices=("bash", "zsh"))
-kinds = _one("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
+
+
+def kept(sub: ArgumentParser) -> None:
+    """Take what is removed: kinds, and of these what is old."""
+    add = sub.add_argument
+    add("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
+    words = "only what was made before that, as 7d, 12h, 2w"
+    add("--older-than", metavar="AGE", type=_age, default=0.0, help=words)
+    add("--keep", metavar="N", type=_kept, default=0, help="leave the newest N of each kind")
+
+
+def _age(text: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,4})([hdw])", text)
+    if not found:
+        raise UsageError(f"--older-than: {text!r} is no age", hint="a number of hours, days or weeks: 12h, 7d, 2w")
+    return float(found[1]) * {"h": 3600, "d": 86400, "w": 604800}[found[2]]
+
+
+def _kept(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", text):
+        raise UsageError(f"--keep: {text!r} is no number", hint="0 to 9999")
+    return int(text)

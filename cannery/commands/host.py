@@ -3,61 +3,80 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING
 
-from cannery.errors import ExitCode
+from cannery.engine.io.find import NoEngineError, docker_client, find_engine
+from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.host.io.kept import (
+    FOLDERS,
+    IN_ENGINE,
+    IN_STORE,
+    Part,
+    chosen,
+    engine_parts,
+    folder_parts,
+    freed,
+    store_parts,
+)
 from cannery.store.io.store import Store
+from cannery.vocab import CLEAN_KINDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Collection
 
     from cannery.context import Context
 
 
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Show what Cannery holds on disk by kind; remove the kinds that are named."""
-    places = _places(context)
-    freed = Store(context.cache / "images").prune() if "builds" in arguments.kinds else 0
-    for place in (place for kind in arguments.kinds for place in places[kind]):
-        shutil.rmtree(place, ignore_errors=False) if place.is_dir() else place.unlink(missing_ok=True)
-    sizes = {kind: sum(_size(place) for place in paths) for kind, paths in places.items()}
+    """Show what Cannery holds on disk by kind, or remove it: of the named kinds what --older-than and --keep leave."""
+    kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
+    if arguments.keep and "buildkit" in kinds:
+        raise UsageError("--keep counts images and files, and not BuildKit's records", hint="--older-than 7d")
+    found = _parts(context, kinds or CLEAN_KINDS)
+    every = [part for parts in found.values() for part in parts]
+    rows = []
+    for kind in kinds or CLEAN_KINDS:
+        gone = chosen(found[kind], arguments.older_than, arguments.keep)
+        rows.append((kind, len(found[kind]), freed(found[kind], found[kind]), len(gone), freed(gone, every)))
+        for part in gone if kinds else ():
+            part.remove()
+    if not {"trials", "images"}.isdisjoint(kinds):
+        Store(context.cache / "images").prune()
     if context.is_json:
-        print(json.dumps({"bytes": sizes, "removed": arguments.kinds}, indent=2))
+        names = ("kind", "count", "bytes", "old", "reclaimable")
+        value = {"kinds": [dict(zip(names, row, strict=True)) for row in rows], "removed": kinds}
+        print(json.dumps(value, indent=2))
         return ExitCode.DONE
-    for kind, size in sizes.items():
-        where = ", ".join(str(context.shown(p)) for p in places[kind]) or "a part of images: what none of them has"
-        note = "removed" if kind in arguments.kinds else where
-        note += f": {freed / 1e6:.1f} MB of layers that no image has" if kind == "builds" and freed else ""
-        print(f"{kind:<9} {size / 1e6:>9.1f} MB  {note}")
+    print(f"{'KIND':<9} {'COUNT':>6} {'SIZE':>12}  {'REMOVED' if kinds else 'RECLAIMABLE':>12}")
+    for kind, count, size, old, free in rows:
+        print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
     return ExitCode.DONE
 
 
-def _places(context: Context) -> Mapping[str, tuple[Path, ...]]:
-    cache = context.cache
-    return {
-        "wheels": (cache / "wheels", cache / "archives"),  # tarballs that 0.1.0 kept
-        "layers": (cache / "layers",),
-        "images": (cache / "images",),
-        "builds": (),  # below images
-        "rootfs": (cache / "rootfs",),
-        "locks": (cache / "locks", cache / "uv", cache / "catalog", cache / "pip"),
-        "verified": (cache / "verified", cache / "log"),
-        "out": (context.out,),
-    }
+def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
+    """Return the parts of kinds; of the image store all, since images share layers."""
+    found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
+    for kind, folders in FOLDERS.items():
+        if kind in kinds:
+            found[kind] = [part for name, pattern in folders for part in folder_parts(context.cache / name, pattern)]
+    if "out" in kinds:
+        found["out"] = folder_parts(context.out, "*")
+    of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(kinds) else {}
+    of_engine = _engine_parts(context) if not IN_ENGINE.isdisjoint(kinds) else {}
+    for kind, parts in (*of_store.items(), *of_engine.items()):
+        found[kind] += parts
+    return found
 
 
-def _size(place: Path) -> int:
-    """Return bytes below `place`, each file once however many hard links it has."""
-    seen: dict[tuple[int, int], int] = {}
-    for folder, _, names in os.walk(place):
-        for name in names:
-            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
-            seen[found.st_dev, found.st_ino] = found.st_blocks * 512
-    return sum(seen.values())
+def _engine_parts(context: Context) -> dict[str, list[Part]]:
+    try:
+        return engine_parts(docker_client(find_engine(context.env)))
+    except NoEngineError:
+        return {}
+    except UnableError as error:
+        context.say(f"warning: what the engine has is left out: {error}")
+        return {}
 
 
 COMMANDS = {"clean": clean}

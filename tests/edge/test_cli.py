@@ -169,33 +169,6 @@ def test_run_options_may_stand_before_or_behind_the_profile(build: Build) -> Non
     )
 
 
-def test_clean_lists_kinds_and_removes_the_named_only(build: Build, tmp_path: Path) -> None:
-    for kind in ("wheels", "rootfs"):
-        (tmp_path / "cache" / kind).mkdir(parents=True)
-        (tmp_path / "cache" / kind / "file").write_bytes(b"x" * 100_000)
-    assert build("clean").code == 0
-    assert (tmp_path / "cache/wheels/file").exists()
-    done = build("clean", "wheels", "--json")
-    assert done.code == 0
-    assert json.loads(done.out)["removed"] == ["wheels"]
-    assert not (tmp_path / "cache/wheels").exists()
-    assert (tmp_path / "cache/rootfs/file").exists()
-
-
-def test_clean_builds_removes_what_no_image_of_the_store_has(build: Build, tmp_path: Path) -> None:
-    assert build("clean", "builds").code == 0
-    blob = tmp_path / "cache/images/blobs/sha256" / ("a" * 64)
-    blob.parent.mkdir(parents=True)
-    blob.write_bytes(b"x")
-    assert build("clean", "builds").code == 0
-    assert blob.exists()  # another run may be about to name its image
-    os.utime(blob, (0, 0))
-    assert build("clean", "builds").code == 0
-    assert not blob.exists()
-    assert build("clean", "images").code == 0
-    assert not (tmp_path / "cache/images").exists()
-
-
 # Wrong use: exit code 2
 
 

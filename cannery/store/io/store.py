@@ -298,28 +298,27 @@ class Store:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 
+    def leftovers(self, spared: float = SPARED) -> list[Path]:
+        """Return the files and folders that no named image has, but for what is younger than `spared` seconds."""
+        images = set(self.names().values())
+        wanted = {layer for image in images for layer in diff_ids(json.loads(self.config(image) or b"{}"))}
+        kept = images | {layer.digest for layer in map(self.layer, wanted) if layer} | wanted
+        found = [path for pattern in ("blobs/sha256/*", "layers/*.json") for path in self.folder.glob(pattern)]
+        # Another run may wait for a lock.
+        found += [path for path in self.folder.glob("unpacked/*") if path.suffix != ".lock"]
+        unkept = [path for path in found if f"sha256:{path.name.partition('.')[0]}" not in kept]
+        before = time.time() - spared
+        return [path for path in (*unkept, *self.folder.glob("new/*.part")) if path.stat().st_mtime < before]
+
     def prune(self, spared: float = SPARED) -> int:
         """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""
         freed = 0
         if not self.folder.is_dir():
             return freed
         with self._locked(), self._disk():
-            images = set(self.names().values())
-            wanted = {layer for image in images for layer in diff_ids(json.loads(self.config(image) or b"{}"))}
-            kept = images | {layer.digest for layer in map(self.layer, wanted) if layer}
-            before = time.time() - spared
-            for path in self.folder.glob("blobs/sha256/*"):
-                if f"sha256:{path.name}" not in kept and path.stat().st_mtime < before:
-                    freed += path.stat().st_size
-                    path.unlink()
-            for path in [*self.folder.glob("layers/*.json"), *self.folder.glob("unpacked/*")]:
-                is_lock = path.suffix == ".lock"  # another run may wait for it
-                is_wanted = f"sha256:{path.name.partition('.')[0]}" in wanted
-                if not is_lock and not is_wanted and path.stat().st_mtime < before:
-                    _remove(path)
-            for path in self.folder.glob("new/*.part"):
-                if path.stat().st_mtime < before:
-                    path.unlink(missing_ok=True)
+            for path in self.leftovers(spared):
+                freed += path.stat().st_size if path.parent.name == "sha256" else 0
+                _remove(path)
         return freed
 
     # Files

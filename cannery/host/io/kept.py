@@ -1,0 +1,149 @@
+"""What Cannery keeps on this host, in parts that can go one by one: files of the cache, images, BuildKit's records."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cannery.plan.tags import TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import docker
+
+    from cannery.store.io.store import Store
+
+# Kind → its folders in the cache, each with what a part of it is.
+FOLDERS = {
+    "wheels": (("wheels", "*/*"), ("archives", "*")),  # tarballs that 0.1.0 kept
+    "layers": (("layers", "*"),),
+    "rootfs": (("rootfs", "*"),),
+    "sources": (("git", "*/*"), ("sources", "*"), ("apt", "*")),
+    "locks": (("locks", "*"), ("uv", "."), ("catalog", "*"), ("pip", "*")),
+    "verified": (("verified", "*"), ("log", "*")),
+}
+IN_STORE = frozenset({"trials", "images", "builds", "unpacked"})
+IN_ENGINE = frozenset({"trials", "images", "buildkit"})
+PLAN_LABEL = "org.cannery.plan"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What can be removed by itself: its bytes by what has them (images share layers), since when, and how it goes."""
+
+    sizes: Mapping[str, int]
+    made: float
+    remove: Callable[[], object]
+
+
+def chosen(parts: Iterable[Part], older: float, keep: int) -> list[Part]:
+    """Return the parts that are older than so many seconds, but for the newest `keep`."""
+    before = time.time() - older
+    return [part for part in sorted(parts, key=lambda one: -one.made)[keep:] if part.made <= before]
+
+
+def freed(gone: Sequence[Part], every: Iterable[Part]) -> int:
+    """Return the bytes that go with parts: those that no other part of `every` has."""
+    stays = {name for part in every if part not in gone for name in part.sizes}
+    return sum({name: size for part in gone for name, size in part.sizes.items() if name not in stays}.values())
+
+
+def folder_parts(folder: Path, pattern: str) -> list[Part]:
+    """Return the files and folders of a folder of the cache."""
+    return [_path_part(path) for path in (folder.glob(pattern) if pattern != "." else [folder]) if path.exists()]
+
+
+def _path_part(path: Path) -> Part:
+    return Part({str(path): size_of(path)}, path.lstat().st_mtime, partial(remove_path, path))
+
+
+def store_parts(store: Store) -> dict[str, list[Part]]:
+    """Return the images of the store, what none of them has, and the layers that are unpacked for boxes."""
+    found: dict[str, list[Part]] = {kind: [] for kind in IN_STORE}
+    named: dict[str, list[str]] = {}
+    for name, image in store.names().items():
+        named.setdefault(image, []).append(name)
+    for image, names in named.items():
+        about = store.find(image)
+        layers = [layer for one in (about.layers if about else ()) if (layer := store.layer(one))]
+        config = store.blob_path(image)
+        made = config.stat().st_mtime if config.exists() else 0.0
+        kind = "trials" if is_superseded(names) else "images"
+        found[kind].append(Part({one.digest: one.size for one in layers}, made, partial(_unname, store, names)))
+    left = store.leftovers()
+    unpacked = [path for path in (store.folder / "unpacked").glob("*") if path.is_dir() and path not in left]
+    found["builds"] += map(_path_part, left)
+    found["unpacked"] += map(_path_part, unpacked)
+    return found
+
+
+def _unname(store: Store, names: Iterable[str]) -> None:
+    for name in names:
+        store.remove(name)
+
+
+def is_superseded(names: Sequence[str]) -> bool:
+    """Whether an image is a trial or of an earlier plan: all of its names are full tags, and none is a moving one."""
+    tags = [TAG.fullmatch(name.rpartition(":")[2]) for name in names]
+    return bool(tags) and all(tag and tag["plan"] for tag in tags)
+
+
+def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
+    """Return our images of an engine, with the bytes that no other image shares, and the records of its BuildKit."""
+    api: Any = client.api
+    found: dict[str, list[Part]] = {kind: [] for kind in IN_ENGINE}
+    use = api.df()
+    for image in use.get("Images") or ():
+        names = image.get("RepoTags") or []
+        if PLAN_LABEL not in (image.get("Labels") or {}) or image.get("Containers", 0) > 0:
+            continue
+        size = image["Size"] - max(image.get("SharedSize", 0), 0)
+        tagged = (api.inspect_image(image["Id"]).get("Metadata") or {}).get("LastTagTime") or ""
+        part = Part({image["Id"]: size}, _seconds(tagged), partial(_untag, api, names or [image["Id"]]))
+        found["trials" if is_superseded(names) else "images"].append(part)
+    for record in use.get("BuildCache") or ():
+        if not record.get("InUse"):
+            used = _seconds(record.get("LastUsedAt") or record.get("CreatedAt") or "")
+            remove = partial(api.prune_builds, {"id": [record["ID"]]}, all=True)
+            found["buildkit"].append(Part({record["ID"]: record["Size"]}, used, remove))
+    return found
+
+
+def _untag(api: Any, names: Iterable[str]) -> None:  # noqa: ANN401 - docker has no types
+    for name in names:
+        api.remove_image(name)
+
+
+def _seconds(text: str) -> float:
+    """Return a time of Docker's as seconds since 1970; now where it is not known, so that nothing goes for its age."""
+    try:
+        found = datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return time.time()
+    return found if found > 0 else time.time()
+
+
+def size_of(place: Path) -> int:
+    """Return the bytes on disk of a file or of all below a folder: each file once, however many links it has."""
+    seen: dict[tuple[int, int], int] = {}
+    walked = os.walk(place) if place.is_dir() and not place.is_symlink() else [(str(place.parent), [], [place.name])]
+    for folder, _, names in walked:
+        for name in names:
+            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
+            seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+    return sum(seen.values())
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

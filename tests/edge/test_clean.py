@@ -1,0 +1,252 @@
+"""`clean`: what is shown of each kind, and what goes by age and number. The engine is a stub of docker's API."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cannery.cli import main as cli
+from cannery.commands import host
+from cannery.engine.io.find import NoEngineError
+from cannery.errors import ExitCode, UnableError
+from cannery.store.io.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DAY = 86400
+TARGET = "8.5.0-910b-ubuntu22.04-py3.11"
+PLAN, OTHER = "0" * 12, "1" * 12
+
+
+class Engine:
+    """docker's API, as far as `clean` asks it."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.images: list[dict[str, Any]] = []
+        self.records: list[dict[str, Any]] = []
+
+    api = property(lambda self: self)
+
+    def df(self) -> dict[str, Any]:
+        return {"Images": self.images, "BuildCache": self.records}
+
+    def inspect_image(self, name: str) -> dict[str, Any]:
+        days = {"new": 1, "old": 30}[name]
+        return {"Metadata": {"LastTagTime": time.strftime("%Y-%m-%dT%H:%M:%S.123456789Z", time.gmtime(ago(days)))}}
+
+    def remove_image(self, name: str) -> None:
+        self.gone.append(name)
+
+    def prune_builds(self, filters: dict[str, list[str]], *, all: bool) -> None:  # noqa: A002
+        assert all
+        self.gone += filters["id"]
+
+
+def ago(days: float) -> float:
+    return time.time() - days * DAY
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    found = Engine()
+    monkeypatch.setattr(host, "find_engine", lambda _: None)
+    monkeypatch.setattr(host, "docker_client", lambda _: found)
+    return found
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def nobody(_: object) -> None:
+        raise NoEngineError("no Docker engine answers", hint="")
+
+    monkeypatch.setenv("CANNERY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(host, "find_engine", nobody)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def clean(cache: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, dict[str, Any]]]:
+    def run(*words: str) -> dict[str, dict[str, Any]]:
+        capsys.readouterr()
+        assert cli.main(["clean", *words, "--json"], ROOT) == ExitCode.DONE
+        return {row["kind"]: row for row in json.loads(capsys.readouterr().out)["kinds"]}
+
+    return run
+
+
+def file(path: Path, days: float, size: int = 100_000) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (ago(days), ago(days)))
+    return path
+
+
+def layer(store: Store, content: bytes) -> str:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        about = tarfile.TarInfo("file")
+        about.size = len(content)
+        tar.addfile(about, io.BytesIO(content))
+    stream.seek(0)
+    return store.add(stream).diff_id
+
+
+def image(store: Store, layers: list[str], days: float, *names: str) -> str:
+    value = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": layers}, "of": names}
+    found = store.put(json.dumps(value).encode(), *names)
+    os.utime(store.blob_path(found), (ago(days), ago(days)))
+    return found
+
+
+def age_all(store: Store, days: float) -> None:
+    """Make what prune spares for its youth old."""
+    for path in (*store.folder.glob("blobs/sha256/*"), *store.folder.glob("layers/*.json")):
+        os.utime(path, (min(path.stat().st_mtime, ago(days)),) * 2)
+
+
+def test_nothing_is_removed_where_no_kind_is_named(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    kept = [file(cache / "wheels/ab/cd/x.whl", 1), file(cache / "rootfs/x.tar", 30)]
+    rows = clean()
+    assert list(rows)[:2] == ["trials", "builds"], "what is missed least first"
+    assert (rows["wheels"]["count"], rows["rootfs"]["count"], rows["sources"]["count"]) == (1, 1, 0)
+    assert rows["wheels"]["bytes"] >= 100_000 == pytest.approx(rows["wheels"]["reclaimable"], rel=0.05)
+    old = clean("--older-than", "7d")
+    assert (old["wheels"]["reclaimable"], old["rootfs"]["old"]) == (0, 1)
+    assert all(path.is_file() for path in kept)
+
+
+def test_a_kind_goes_alone(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    wheel, rootfs = file(cache / "wheels/ab/cd/x.whl", 1), file(cache / "rootfs/x.tar", 1)
+    assert list(clean("wheels")) == ["wheels"]
+    assert not wheel.exists()
+    assert rootfs.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["--older-than", "7d"], {"1", "3"}),
+        (["--keep", "1"], {"1"}),
+        (["--keep", "3"], {"1", "3", "9"}),
+        (["--keep", "3", "--older-than", "2d"], {"1", "3", "9"}),
+        (["--keep", "1", "--older-than", "2w"], {"1", "3", "9"}),
+        (["--older-than", "30h"], {"1"}),
+        (["--keep", "0"], set()),
+    ],
+)
+def test_by_age_and_number(clean: Any, cache: Path, words: list[str], left: set[str]) -> None:  # noqa: ANN401
+    for days in (1, 3, 9, 20):
+        file(cache / f"rootfs/{days}", days)
+    clean("rootfs", *words)
+    assert {path.name for path in (cache / "rootfs").iterdir()} == left
+
+
+def test_trials_go_and_the_layers_that_they_share_stay(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    store = Store(cache / "images")
+    shared, own = layer(store, b"s" * 50_000), layer(store, os.urandom(50_000))
+    kept = image(store, [shared], 40, f"stack:{TARGET}-{PLAN}", f"stack:{TARGET}")
+    trial = image(store, [shared, own], 30, f"stack:{TARGET}-{OTHER}")
+    base = image(store, [shared], 30, "cannery/base:1")
+    age_all(store, 5)
+    rows = clean()
+    assert (rows["trials"]["count"], rows["images"]["count"]) == (1, 2)
+    assert 50_000 < rows["trials"]["reclaimable"] < 51_000, "what others have too is not counted"
+    clean("trials")
+    assert set(store.names().values()) == {kept, base}
+    assert store.find(trial) is None
+    assert store.has(shared)
+    assert not store.has(own)
+
+
+def test_unpacked_layers_go_and_are_made_again(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    store = Store(cache / "images")
+    diff_id = layer(store, b"s" * 50_000)
+    image(store, [diff_id], 1, "cannery/base:1")
+    folder = store.unpacked(diff_id)
+    assert clean()["unpacked"]["count"] == 1
+    assert clean("unpacked")["unpacked"]["old"] == 1
+    assert not folder.exists()
+    assert store.unpacked(diff_id) == folder
+
+
+def test_what_no_image_has(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    assert clean("builds")["builds"]["count"] == 0
+    blob = file(cache / "images/blobs/sha256" / ("a" * 64), 0)
+    clean("builds")
+    assert blob.exists(), "another run may be about to name its image"
+    os.utime(blob, (0, 0))
+    clean("builds")
+    assert not blob.exists()
+
+
+def test_all_images(clean: Any, cache: Path) -> None:  # noqa: ANN401
+    store = Store(cache / "images")
+    image(store, [layer(store, b"s")], 2, "cannery/base:1")
+    age_all(store, 2)
+    clean("images")
+    assert store.names() == {}
+    assert list(store.folder.glob("blobs/sha256/*")) == []
+
+
+def test_the_engines_images_and_records(clean: Any, engine: Engine, cache: Path) -> None:  # noqa: ANN401
+    ours = {"Labels": {"org.cannery.plan": PLAN}, "Size": 900, "SharedSize": 400, "Containers": 0}
+    engine.images = [
+        {"Id": "old", "RepoTags": [f"stack:{TARGET}-{PLAN}"], **ours},
+        {"Id": "new", "RepoTags": [f"stack:{TARGET}-{OTHER}", f"stack:{TARGET}"], **ours},
+        {"Id": "old", "RepoTags": ["theirs:1"], **ours, "Labels": None},
+        {"Id": "old", "RepoTags": ["running:1"], **ours, "Containers": 1},
+    ]
+    engine.records = [
+        {"ID": "r1", "Size": 70, "InUse": False, "LastUsedAt": "2020-01-01T00:00:00.5Z"},
+        {"ID": "r2", "Size": 80, "InUse": True, "LastUsedAt": "2020-01-01T00:00:00.5Z"},
+        {"ID": "r3", "Size": 90, "InUse": False, "LastUsedAt": None, "CreatedAt": "no date"},
+    ]
+    rows = clean("--older-than", "7d")
+    assert (rows["trials"]["bytes"], rows["images"]["reclaimable"]) == (500, 0)
+    assert (rows["buildkit"]["bytes"], rows["buildkit"]["reclaimable"]) == (160, 70)
+    assert engine.gone == []
+    clean("trials", "images", "buildkit", "--older-than", "7d")
+    assert engine.gone == [f"stack:{TARGET}-{PLAN}", "r1"]
+
+
+def test_an_engine_that_does_not_answer_is_left_out(
+    clean: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refused(_: object) -> None:
+        raise UnableError("it does not answer", hint="start it")
+
+    monkeypatch.setattr(host, "find_engine", refused)
+    assert clean()["buildkit"]["count"] == 0
+    assert cli.main(["clean", "buildkit"], ROOT) == ExitCode.DONE
+    assert "it does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--older-than", "7"],
+        ["--older-than", "d"],
+        ["--older-than", "-1d"],
+        ["--older-than", "7y"],
+        ["--keep", "-1"],
+        ["--keep", "all"],
+        ["buildkit", "--keep", "2"],
+        ["whels"],
+    ],
+)
+def test_wrong_words_remove_nothing(cache: Path, words: list[str]) -> None:
+    kept = file(cache / "rootfs/x", 30)
+    assert cli.main(["clean", "rootfs", *words], ROOT) == ExitCode.USAGE
+    assert kept.exists()
