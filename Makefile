@@ -19,10 +19,10 @@ override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train RECORD=file"
-	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|markdown NODES=4"
+	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|provenance|markdown NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
-	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 KEEP_GOING=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
+	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 ATTACH=1 SIGN=key KEEP_GOING=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3 MAX_JOBS=compilers-at-once"
 	@echo "a command that fails has its own exit code (README, Exit codes): make prints it as Error N, and itself ends with 2"
 
@@ -56,7 +56,7 @@ lint-run: ## report what is wrong with a docker run line of yours (CMD='docker r
 	$(RUN) lint-run
 doctor: ## report what this host has and what it is missing for NPUs (PROFILE=… for its image)
 	$(RUN) doctor
-push: ## push PROFILE's verified image to REGISTRY
+push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and provenance; SIGN=key: signed by cosign)
 	$(RUN) push
 pull: ## pull the prebuilt image of PROFILE from REGISTRY
 	$(RUN) pull

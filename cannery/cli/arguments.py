@@ -47,6 +47,7 @@ class Command:
 MANY = "a profile, or several; CHIP and ARCH may be several too, with commas between them"
 PLANNED = (options.target, options.wheelhouse, options.versions, options.sources)
 PLAN = (options.profile(), *PLANNED)
+SHOWN = "a profile, or an image in a registry (HOST/PATH/NAME:TAG), by what `push --attach` has attached to it"
 PATCHES = {
     "list": Action(
         "list the patch sets, and which one each profile uses",
@@ -156,7 +157,7 @@ COMMANDS = {
                 *PLANNED,
                 options.proof,
             ),
-            *(options.build, options.locked, options.registry, options.several),
+            *(options.build, options.locked, options.registry, options.several, options.trusted),
         ),
     ),
     "verify": Command(
@@ -187,7 +188,7 @@ COMMANDS = {
         "report",
         "write the bill of materials of an image: each package, its hash, licence and source",
         "sbom quickstart --format spdx",
-        (*PLAN, options.form("cyclonedx", "spdx"), options.document),
+        (options.profile(words=SHOWN), *PLANNED, options.form("cyclonedx", "spdx", "provenance"), options.document),
     ),
     "report": Command(
         "report",
@@ -229,7 +230,7 @@ COMMANDS = {
         "registry",
         "push a verified image to REGISTRY",
         "push quickstart --registry host/team",
-        (options.as_json, *PLAN, options.registry),
+        (options.as_json, *PLAN, options.registry, options.trusted),
     ),
     "pull": Command(
         "registry",

@@ -300,6 +300,17 @@ def registry(sub: ArgumentParser) -> None:
     sub.add_argument("--registry", metavar="HOST/PATH", help=f"{words}: HOST/PATH/<profile>:<tag>")
 
 
+def trusted(sub: ArgumentParser) -> None:
+    """Take what a pushed image gets for those who check it."""
+    add = sub.add_argument
+    words = (
+        "attach its bill of materials (CycloneDX, SPDX) and provenance to it, in a registry that takes OCI manifests"
+    )
+    add("--attach", action="store_true", help=words)
+    words = "sign it by cosign, and what is attached: a key as cosign takes it, or keyless; cosign's options behind it"
+    add("--sign", metavar="KEY", help=words)
+
+
 archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it describes it")
 since = _one(
     "--since",
@@ -322,9 +333,9 @@ def two_sides(sub: ArgumentParser) -> None:
     sub.add_argument("new", metavar="NEW", help="the same, to compare with it")
 
 
-def form(first: str, other: str) -> Options:
-    """Return what takes --format, one of two words; the first is the default."""
-    return _one("--format", choices=(first, other), default=first, help=f"{first} (default) or {other}")
+def form(first: str, *others: str) -> Options:
+    """Return what takes --format, one of some words; the first is the default."""
+    return _one("--format", choices=(first, *others), default=first, help=f"{first} (default) or {' or '.join(others)}")
 
 
 document = _one("--output", metavar="FILE", help="file to write (default: standard output; of HTML: in out/reports)")

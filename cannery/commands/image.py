@@ -55,7 +55,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     """Check a set, build its image, verify it, and push it where that is asked for."""
-    _check_ways(arguments)
+    _check_ways(arguments, context)
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
     # An image that is pulled needs no hash.
@@ -88,16 +88,20 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     return _proved(arguments, work, made)
 
 
-def _check_ways(arguments: argparse.Namespace) -> None:
+def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
     """Raise `UsageError` before anything is built where it could not go to where it is to be."""
     if folder := _layout_folder(arguments):
         from cannery.store.io.archive import check_layout
 
         check_layout(Path(folder))
+    if (arguments.attach or arguments.sign is not None) and not arguments.push:
+        raise UsageError("--attach and --sign are of --push", hint="add --push, or leave them out")
     if arguments.push:
+        from cannery.commands.registry import Push
         from cannery.ship.published import parse_registry
 
         parse_registry(arguments.registry)
+        Push.of(arguments, context)
         if arguments.no_verify:
             raise UsageError("--push needs a verified image", hint="leave --no-verify out")
 
@@ -177,14 +181,14 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
 
 def _push(arguments: argparse.Namespace, work: Work) -> None:
     from cannery.commands.engine_errors import engine_errors
-    from cannery.commands.registry import push_made
+    from cannery.commands.registry import Push, push_made
     from cannery.ship.published import parse_registry
 
     # What it prints is no part of the JSON of an image.
     out = sys.stderr if work.context.is_json else sys.stdout
     work = replace(work, context=replace(work.context, is_json=False))
     with redirect_stdout(out), engine_errors(work.context):
-        push_made(work, parse_registry(arguments.registry), is_forced=arguments.force)
+        push_made(work, parse_registry(arguments.registry), Push.of(arguments, work.context))
 
 
 def _layout_folder(arguments: argparse.Namespace) -> str:

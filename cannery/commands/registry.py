@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,12 @@ from cannery.commands.table import row_lines
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, insecure_registries
-from cannery.errors import ExitCode, FindingsError
+from cannery.errors import ExitCode, FindingsError, NetworkError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
+from cannery.ship.io.cosign import attest, find_signer, sign
+from cannery.ship.io.referrers import attach
 from cannery.ship.io.registry import (
     LIMITS,
     REQUEST_WAITS,
@@ -35,6 +37,7 @@ from cannery.ship.io.registry import (
 )
 from cannery.ship.published import ids_of, parse_registry, push_fault
 from cannery.store.io.store import Store
+from cannery.util.image_reference import split_tag
 from cannery.verify.io.run import has_passed
 
 if TYPE_CHECKING:
@@ -48,38 +51,54 @@ if TYPE_CHECKING:
     from cannery.engine.oci import Published
     from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
+    from cannery.ship.io.cosign import Signer
 
 
 def dock_of(
     context: Context, client: docker.DockerClient | Store, plan: Plan, registry: str, *, is_push: bool = False
 ) -> Dock:
     """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
-    access = Access(
-        context.pip,
-        partial(read_login, env=context.env),
-        LIMITS,
-        plain=insecure_registries() if isinstance(client, Store) else plain_registries(engine_info(client)),
-        actions="pull,push" if is_push else "",
-        waits=REQUEST_WAITS,
-    )
+    plain = insecure_registries() if isinstance(client, Store) else plain_registries(engine_info(client))
+    access = replace(access_of(context), plain=plain, actions="pull,push" if is_push else "")
     show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
     return Dock(client, plan, registry, access, context.say, show)
+
+
+def access_of(context: Context) -> Access:
+    """Return how this host reads from registries."""
+    login = partial(read_login, env=context.env)
+    return Access(context.pip, login, LIMITS, plain=insecure_registries(), waits=REQUEST_WAITS)
+
+
+@dataclass(frozen=True)
+class Push:
+    """What a push does beside pushing: replace another image, attach documents, sign."""
+
+    is_forced: bool
+    attach: bool
+    signer: Signer | None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, context: Context) -> Push:
+        """Read the command line. Raises as `find_signer`: before anything is built or pushed."""
+        signer = find_signer(arguments.sign, context.env) if arguments.sign is not None else None
+        return cls(arguments.force, arguments.attach, signer)
 
 
 @as_errors
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Push the image of a profile under its tag, then let the moving tag follow. Raises as `push_made`."""
-    registry = parse_registry(arguments.registry)
+    registry, how = parse_registry(arguments.registry), Push.of(arguments, context)
     catalog, plan = _planned(context, arguments)
-    push_made(Work(context, catalog, plan, kept_place(context)), registry, is_forced=arguments.force)
+    push_made(Work(context, catalog, plan, kept_place(context)), registry, how)
     return ExitCode.DONE
 
 
-def push_made(work: Work, registry: str, *, is_forced: bool) -> None:
+def push_made(work: Work, registry: str, how: Push) -> None:
     """Push the image of a plan from its place, and print what is in the registry then.
 
     Raises `FindingsError` for an image that verify has not passed, that its tag does not describe, or whose tag is
-    taken; with `is_forced` that tag is replaced.
+    taken; where it is forced that tag is replaced.
     """
     context, plan = work.context, work.plan
     image = work.place.needed(plan.reference, plan.recipe.name)
@@ -88,7 +107,7 @@ def push_made(work: Work, registry: str, *, is_forced: bool) -> None:
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
     fault = push_fault(there, dock.arch, ids)
-    if fault and not is_forced:
+    if fault and not how.is_forced:
         hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
@@ -96,7 +115,29 @@ def push_made(work: Work, registry: str, *, is_forced: bool) -> None:
     now = _there_already(dock, there, ids) or push_image(dock, image, there)
     for alias in dock.aliases:
         move_alias(dock, image, now, alias)
+    if how.attach or how.signer:
+        _vouch(work, dock, now, image, how)
     _print(context, dock, now, image)
+
+
+def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push) -> None:
+    """Attach the bill of materials and the provenance to an image that is in the registry, and sign it and them."""
+    from cannery.commands.report import documents_of
+
+    entry = now.entry(dock.arch)
+    if entry is None or not now.body:
+        hint = "push from a host that reaches it"
+        raise NetworkError("this host does not reach the registry, only the engine does", where=dock.host, hint=hint)
+    name, documents = split_tag(dock.reference)[0], []
+    if how.attach:
+        plan = on_labelled_base(work.plan, dict(image.labels))
+        version = str(image.labels.get("org.cannery.version", ""))
+        documents = documents_of(work.context, work.catalog, plan, (name, entry.manifest, version))
+        attach(dock.reference, dock.access, entry.descriptor, documents)
+        work.context.say(f"attached to {name}@{entry.manifest}: {', '.join(one.word for one in documents)}")
+    if how.signer:
+        sign(how.signer, [f"{name}@{digest}" for digest in dict.fromkeys((now.digest, entry.manifest))])
+        attest(how.signer, f"{name}@{entry.manifest}", documents)
 
 
 def mover(place: ImagePlace) -> docker.DockerClient | Store:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
+from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import PARSERS, options_of
 from cannery.commands.check import lacking_words
 from cannery.commands.diff import contents_of
 from cannery.commands.proofs import plan_proved
 from cannery.compat.findings import note
-from cannery.errors import ExitCode
+from cannery.errors import ExitCode, UsageError
 from cannery.pipeline import planned
 from cannery.recipe.recipe import Options
 from cannery.report.bill import make_bill
@@ -21,6 +22,7 @@ from cannery.report.difference import difference
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.wheels import read_licences
 from cannery.report.page import make_page, page_markdown
+from cannery.ship.referrers import FORMATS, Document, Kind
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 
@@ -31,18 +33,57 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan.plan import Plan
     from cannery.report.bill import Bill
+    from cannery.ship.io.referrers import Attached
 
 
 def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write the bill of materials of a profile's image: nothing is fetched or built."""
+    """Write the bill of materials of a profile's image, or what is attached to an image in a registry.
+
+    No image is fetched or built. Raises `UsageError` for the provenance of what is in no registry.
+    """
+    if "/" in arguments.profile:
+        write_output(_attached(arguments, context, FORMATS[arguments.format])[1][0].text, arguments.output)
+        return ExitCode.DONE
+    if arguments.format == "provenance":
+        hint = "`push --attach` makes it; name the image as HOST/PATH/NAME:TAG"
+        raise UsageError("provenance is of an image in a registry", where=arguments.profile, hint=hint)
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    bill = _bill(context, catalog, plan)
-    if arguments.format == "spdx":
+    write_output(_text(_bill(context, catalog, plan), FORMATS[arguments.format]), arguments.output)
+    return ExitCode.DONE
+
+
+def _text(bill: Bill, kind: Kind) -> str:
+    if kind is Kind.SPDX:
         from cannery.report.spdx import spdx_text as text_of
     else:
         from cannery.report.cyclonedx import cyclonedx_text as text_of
-    write_output(text_of(bill), arguments.output)
-    return ExitCode.DONE
+    return text_of(bill)
+
+
+def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> tuple[Attached, list[Document]]:
+    """Read what is attached to an image in a registry. Raises `UsageError` where none of `kinds` is."""
+    from cannery.commands.registry import access_of
+    from cannery.ship.io.referrers import read_attached
+
+    arch = parse_arch(arguments.arch) if arguments.arch else context.arch
+    found, documents = read_attached(arguments.profile, access_of(context), str(arch), kinds)
+    if not documents:
+        has = ", ".join(sorted({str(one.get("artifactType")) for one in found.referrers})) or "nothing"
+        what = f"no such document is attached to {found.digest}, which has: {has}"
+        raise UsageError(what, where=arguments.profile, hint="`push --attach` attaches them")
+    return found, documents
+
+
+def documents_of(context: Context, catalog: Catalog, plan: Plan, image: tuple[str, str, str]) -> list[Document]:
+    """Return what is attached to an image: its bill in two formats, and its provenance.
+
+    `image` is its name in a registry, the digest of its manifest there, and the version of Cannery that has made it.
+    """
+    from cannery.report.provenance import provenance_text
+
+    bill = _bill(context, catalog, plan)
+    bills = [Document(kind, _text(bill, kind)) for kind in (Kind.CYCLONEDX, Kind.SPDX)]
+    return [*bills, Document(Kind.PROVENANCE, provenance_text(plan, bill, *image))]
 
 
 def _bill(context: Context, catalog: Catalog, plan: Plan) -> Bill:

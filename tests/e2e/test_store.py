@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,14 @@ import pytest
 
 from cannery.context import read_context
 from cannery.engine.io.endpoint import DEFAULT_SOCKET
+from cannery.engine.io.login import read_login
+from cannery.engine.io.registry import Access, Repository
+from cannery.engine.oci import AbsentError
 from cannery.errors import ExitCode
 from cannery.sandbox.io.able import why_not
+from cannery.ship.published import INDEX_TYPE
 from cannery.store.io.store import Store
+from cannery.util.io.pip_settings import PipSettings
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image, layers_of
 from tests.e2e.registry import Registry, login
 
@@ -136,6 +143,30 @@ def test_what_is_pushed_is_what_another_store_pulls(
     found = Store(tmp_path / "cache/images").find(stored["references"][0])
     assert found is not None
     assert found.id == stored["id"]
+
+
+def test_what_is_attached_is_read_back_from_a_registry_without_the_api(
+    without: Without, stored: dict[str, Any], registry: Registry, tmp_path: Path
+) -> None:
+    place = f"127.0.0.1:{registry.port}/team"
+    pushed = without.json("push", PROFILE, "--registry", place, "--attach")
+    there = Repository(pushed["reference"], Access(PipSettings(), partial(read_login, env=without.env)))
+    with there:
+        tag = pushed["digest"].replace(":", "-")
+        index = json.loads(there.call("GET", f"manifests/{tag}", {"Accept": INDEX_TYPE}).body)
+        with pytest.raises(AbsentError):
+            there.call("GET", f"referrers/{pushed['digest']}", {})
+    assert [one["artifactType"].rpartition("/")[2] for one in index["manifests"]] == [
+        *("vnd.cyclonedx+json", "spdx+json", "vnd.in-toto+json"),
+    ]
+    bill = json.loads(without("sbom", pushed["reference"]).stdout)
+    assert bill == json.loads(without("sbom", PROFILE).stdout)
+    proof = json.loads(without("sbom", pushed["reference"], "--format", "provenance").stdout)
+    assert proof["subject"][0]["digest"]["sha256"] == pushed["digest"][7:]
+    used = proof["predicate"]["buildDefinition"]["resolvedDependencies"]
+    hashes = {one.get("digest", {}).get("sha256") for one in used}
+    lock = (ROOT / f"images/locks/{PROFILE}/py3.11-{read_context(ROOT).arch}.txt").read_text()
+    assert set(re.findall("--hash=sha256:([0-9a-f]{64})", lock)) <= hashes
 
 
 def test_a_layout_is_whole(without: Without, stored: dict[str, Any], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from stub_registry import sha
 from stub_server import StubHttpServer
 
 UPLOADS = re.compile(r"/v2/(.+)/blobs/uploads/(.*)")
+REFERRERS = re.compile(r"/v2/(.+)/referrers/([^/]+)")
 PARTS = re.compile(r"/v2/(.+)/(blobs|manifests)/([^/]+)")
 
 
@@ -24,7 +25,8 @@ class StoringRegistry(StubHttpServer):
     """`blobs` and `manifests` are {(repository, digest or tag): bytes}; may be changed while it runs.
 
     `login` ("user:password") is needed where it is set. `mounts` says what comes of a request to mount: "yes", "no"
-    (202, as where the source does not have it) or "refused" (404). `cuts` are bytes after which the next upload or
+    (202, as where the source does not have it) or "refused" (404). `api` is that it lists referrers itself, so many a
+    page; `refuses_oci` is what Huawei's SWR does. `cuts` are bytes after which the next upload or
     download loses its connection; `forgets` an upload then. `lies` is sent in place of a blob.
     """
 
@@ -37,6 +39,8 @@ class StoringRegistry(StubHttpServer):
     forgets: bool = False
     ranges: bool = True
     lies: bytes | None = None
+    api: int = 0
+    refuses_oci: bool = False
     seen: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -68,6 +72,8 @@ class StoringRegistry(StubHttpServer):
             getattr(self, f"_upload_{request.command.lower()}")(request, found[1], found[2], query)
         elif found := PARTS.fullmatch(url.path):
             self._part(request, found[1], found[2], found[3])
+        elif self.api and (found := REFERRERS.fullmatch(url.path)):
+            self._referrers(request, found[1], found[2], int(query.get("from", "0")))
         else:
             self._send(request, 404)
 
@@ -105,7 +111,7 @@ class StoringRegistry(StubHttpServer):
             self._send(request, 204, {"Range": f"0-{max(0, len(self.uploads[name]) - 1)}"})
 
     def _upload_put(self, request: Any, repository: str, name: str, query: dict[str, str]) -> None:
-        data = bytes(self.uploads.pop(name))
+        data = bytes(self.uploads.pop(name)) + request.rfile.read(int(request.headers["Content-Length"] or 0))
         if sha(data) != query["digest"]:
             self._error(request, "DIGEST_INVALID")
             return
@@ -116,6 +122,9 @@ class StoringRegistry(StubHttpServer):
         if kind == "manifests" and request.command == "PUT":
             body = request.rfile.read(int(request.headers["Content-Length"]))
             value = json.loads(body)
+            if self.refuses_oci and "vnd.oci." in request.headers["Content-Type"]:
+                self._error(request, "MANIFEST_INVALID")
+                return
             parts = [value["config"], *value["layers"]] if "config" in value else []
             if not all((repository, part["digest"]) in self.blobs for part in parts):
                 self._error(request, "MANIFEST_BLOB_UNKNOWN")
@@ -124,7 +133,8 @@ class StoringRegistry(StubHttpServer):
                 request.headers["Content-Type"],
                 body,
             )
-            self._send(request, 201)
+            subject = value.get("subject", {}).get("digest")
+            self._send(request, 201, {"OCI-Subject": subject} if self.api and subject else {})
         elif kind == "manifests" and (repository, name) in self.manifests:
             media, body = self.manifests[repository, name]
             self._send(request, 200, {"Content-Type": media}, body)
@@ -135,6 +145,24 @@ class StoringRegistry(StubHttpServer):
             self._send(request, 206 if start else 200, more, data[start:])
         else:
             self._send(request, 404)
+
+    def _referrers(self, request: Any, repository: str, subject: str, start: int) -> None:
+        of = {digest: text for (where, digest), (_, text) in self.manifests.items() if where == repository}
+        tables = {digest: json.loads(text) for digest, text in of.items() if digest.startswith("sha256:")}
+        found = [
+            {"mediaType": one["mediaType"], "digest": digest, "size": len(of[digest]), "artifactType": kind}
+            for digest, one in tables.items()
+            if (one.get("subject") or {}).get("digest") == subject and (kind := one["artifactType"])
+        ]
+        end = start + self.api
+        more = {"Link": f'<{request.path.partition("?")[0]}?from={end}>; rel="next"'} if end < len(found) else {}
+        value = {"schemaVersion": 2, "manifests": found[start:end]}
+        self._send(
+            request,
+            200,
+            {"Content-Type": "application/vnd.oci.image.index.v1+json", **more},
+            json.dumps(value).encode(),
+        )
 
     def _error(self, request: BaseHTTPRequestHandler, code: str) -> None:
         self._send(request, 400, {}, json.dumps({"errors": [{"code": code}]}).encode())

@@ -92,7 +92,7 @@ def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeyp
     for output in ("store", "oci:there"):
         place = image_place(context, output)
         work: Any = Work(context, None, None, place)  # type: ignore[arg-type] # what a push reads is not read here
-        _push(argparse.Namespace(registry="registry.example/team", force=False), work)
+        _push(argparse.Namespace(registry="registry.example/team", force=False, attach=False, sign=None), work)
         assert pushed.pop() is place
         assert isinstance(place, StorePlace)
 

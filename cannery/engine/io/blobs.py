@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import os
@@ -73,11 +74,22 @@ def send_blob(repository: Repository, location: str, digest: str, path: Path, mo
             location, there = _resumed(repository, location, error)
             waits = list(repository.waits) if there > start else waits
             start = there
-    at = _location(reply)
     try:
-        repository.call("PUT", f"{at}{'&' if urlsplit(at).query else '?'}digest={quote(digest)}", _BYTES, b"")
+        repository.call("PUT", _ending(_location(reply), digest), _BYTES, b"")
     except AbsentError as error:  # also where an earlier try has ended it, and its answer was lost
         raise PassingError("the registry does not know the upload any more") from error
+
+
+def put_blob(repository: Repository, data: bytes) -> None:
+    """Bring a small blob into a repository that may have it already. Raises `RefusedError`."""
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    if not has_blob(repository, digest):
+        repository.call("PUT", _ending(begin_upload(repository, digest, ()), digest), _BYTES, data)
+
+
+def _ending(location: str, digest: str) -> str:
+    """Return the URL that ends an upload."""
+    return f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(digest)}"
 
 
 def _resumed(repository: Repository, location: str, error: PassingError) -> tuple[str, int]:

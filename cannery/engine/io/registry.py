@@ -214,21 +214,23 @@ class Repository:
         return read_config(self.config_text(digest))
 
     def config_text(self, digest: str) -> bytes:
-        """Return the bytes of an image's configuration."""
+        """Return the bytes of an image's configuration, or of another small blob."""
         return self._content(f"blobs/{digest}", digest, "*/*")
 
     def tags(self, pages: int = 10) -> tuple[str, ...]:
         """Return the tags of the repository, of at most `pages` responses: some registries have no end of them."""
-        found: list[str] = []
-        url = "tags/list?n=1000"
-        for _ in range(pages):
-            reply = self.call("GET", url, {"Accept": "application/json"})
-            found += read_tags(reply.body)
+        found = self.pages("tags/list?n=1000", "application/json", pages)
+        return tuple(tag for reply in found for tag in read_tags(reply.body))
+
+    def pages(self, url: str, accept: str, most: int = 10) -> Iterator[Reply]:
+        """Give the pages of a list, at most so many."""
+        for _ in range(most):
+            reply = self.call("GET", url, {"Accept": accept})
+            yield reply
             links = parse_header_links(reply.headers.get("Link", ""))
             url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
             if not url or urlsplit(url).netloc != urlsplit(reply.url).netloc:
                 break  # credentials stay with the host that they are for
-        return tuple(found)
 
     def put_manifest(self, tag: str, media_type: str, body: bytes) -> None:
         """Put an index or a manifest under `tag`; what it names must be in the repository."""

@@ -142,12 +142,17 @@ def _put(dock: Dock, reference: str, media_type: str, body: bytes) -> None:
 
 
 def _denied(dock: Dock, words: str) -> NetworkError:
-    login = dock.access.login(dock.host)
+    return denied(dock.access, dock.host, words)
+
+
+def denied(access: Access, host: str, words: str) -> NetworkError:
+    """Return the error for a registry that refuses access, in its `words`."""
+    login = access.login(host)
     own = "it does not take the login that docker's settings have for it"
     what = f"{words}; {own}" if login.entry else f"{words}, and docker's settings have no login for it"
     what += f" ({login.fault})" if login.fault else ""
-    hint = f"`docker login {dock.host}` with an account that may, then the same command again"
-    return NetworkError(what, where=dock.host, hint=hint)
+    hint = f"`docker login {host}` with an account that may, then the same command again"
+    return NetworkError(what, where=host, hint=hint)
 
 
 def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Published:

@@ -1,0 +1,89 @@
+"""How an image was made, as an in-toto statement with SLSA's provenance (slsa.dev/spec/v1.0/provenance).
+
+It has the names of indexes and bases and no address of a mirror, no path of this host and no setting: all of it comes
+from the plan. Who built it is what a signature proves, not what it records of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cannery.report.bill import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cannery.plan.plan import Plan
+    from cannery.report.bill import Bill, Item
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
+# docs/guides/security.md describes both.
+BUILD_TYPE, BUILDER = "urn:cannery:image:1", "urn:cannery:builder"
+
+
+def provenance_text(plan: Plan, bill: Bill, name: str, digest: str, version: str) -> str:
+    """Return the statement about the image `name` with the digest of its manifest.
+
+    `bill` is of the same plan, `version` the Cannery that has made the image.
+    """
+    recipe, target = plan.recipe, plan.recipe.target
+    asked = {
+        "profile": recipe.name,
+        "target": {word: str(getattr(target, word)) for word in ("cann", "chip", "os", "python", "arch")},
+        "base": str(recipe.base.kind),
+        **({"other": recipe.changes} if recipe.changes else {}),
+        **({"forced": list(plan.forced)} if plan.forced else {}),
+    }
+    layers = {layer.name: layer.digest for layer in plan.layers}
+    value = {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": asked,
+                "internalParameters": {
+                    "plan": plan.digest,
+                    "tag": str(plan.tag),
+                    "epoch": plan.epoch,
+                    "layers": layers,
+                },
+                "resolvedDependencies": [*map(_used, bill.items), *_tools(plan)],
+            },
+            "runDetails": {"builder": {"id": BUILDER, "version": {"cannery": version}}},
+        },
+    }
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _used(item: Item) -> dict[str, Any]:
+    """Return what a part of the image was made from; a user's own tree has the digest of its content alone."""
+    tree = item.notes.get("own tree", "")
+    of_base = item.version.removeprefix("sha256:") if item.origin is Origin.BASE and ":" in item.version else ""
+    sha256 = item.sha256 or of_base
+    digests = {"sha256": sha256, "gitCommit": item.commit if not tree else "", "cannery-tree": tree}
+    digest = {kind: text for kind, text in digests.items() if text}
+    return {
+        "name": item.notes.get("file") or item.notes.get("component") or item.name,
+        "uri": item.purl.to_string() if item.purl else f"urn:cannery:{item.origin}:{item.name}",
+        **({"digest": digest} if digest else {}),
+        "annotations": {"origin": str(item.origin), **{n: v for n, v in item.notes.items() if n in KEPT}},
+    }
+
+
+# Notes of a part that are also about how the image was made.
+KEPT = ("index", "patched by", "changed")
+
+
+def _tools(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Give the wheels that build sources, and are not in the image."""
+    for package in plan.tools.packages:
+        yield {
+            "name": package.file,
+            "uri": f"pkg:pypi/{package.name}@{package.version}",
+            **({"digest": {"sha256": package.sha256}} if package.complete else {}),
+            "annotations": {"origin": "build tool", "index": package.index},
+        }

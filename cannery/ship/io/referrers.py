@@ -1,0 +1,121 @@
+"""Attach documents to an image in a registry, and read them back without the image.
+
+A registry that knows referrers answers so to a manifest with a subject; in any other they are listed under a tag
+(OCI distribution specification 1.1, "Pushing Manifests with Subject", "Unavailable Referrers API").
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cannery.engine.io.blobs import BULK, put_blob
+from cannery.engine.io.registry import Repository
+from cannery.engine.oci import AbsentError, DeniedError, OtherArchError, PassingError, RefusedError, read_layers
+from cannery.errors import NetworkError
+from cannery.ship.io.registry import denied
+from cannery.ship.published import INDEX_TYPE
+from cannery.ship.referrers import EMPTY, Document, Kind, fallback_tag, index_of, read_index, referrer
+from cannery.store.describe import OCI
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cannery.engine.io.registry import Access
+
+# What a registry has with OCI manifests: SWR refuses them.
+NOT_TAKEN = (
+    "the image is pushed; a registry that takes OCI manifests keeps documents too, or `sbom --output` writes files"
+)
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An image in a registry, as it is there: digest of its manifest, and descriptors of its referrers."""
+
+    reference: str
+    digest: str
+    referrers: tuple[Mapping[str, Any], ...]
+
+
+def attach(reference: str, access: Access, subject: Mapping[str, Any], documents: Sequence[Document]) -> list[str]:
+    """Attach documents to the image that `subject` describes; return the digests of their manifests.
+
+    What is there already is not sent again. Raises `NetworkError`.
+    """
+    found, listed = [], []
+    with _repository(reference, replace(access, limits=BULK), NOT_TAKEN) as repository:
+        for document in documents:
+            body, descriptor = referrer(subject, document)
+            for data in (EMPTY, document.text.encode()):
+                put_blob(repository, data)
+            path = f"manifests/{descriptor['digest']}"
+            reply = repository.call("PUT", path, {"Content-Type": OCI.manifest}, body)
+            found.append(str(descriptor["digest"]))
+            if "OCI-Subject" not in reply.headers:
+                listed.append(descriptor)
+        if listed:
+            _list_under_tag(repository, subject["digest"], listed)
+    return found
+
+
+def _list_under_tag(repository: Repository, digest: str, new: Sequence[dict[str, Any]]) -> None:
+    before = _tagged(repository, digest)
+    known = {one["digest"] for one in before}
+    if missing := [one for one in new if one["digest"] not in known]:
+        repository.put_manifest(fallback_tag(digest), INDEX_TYPE, index_of([*before, *missing]))
+
+
+def _tagged(repository: Repository, digest: str) -> list[dict[str, Any]]:
+    try:
+        return read_index(repository.call("GET", f"manifests/{fallback_tag(digest)}", {"Accept": INDEX_TYPE}).body)
+    except AbsentError:
+        return []
+
+
+def _referrers(repository: Repository, digest: str) -> list[dict[str, Any]]:
+    try:
+        pages = repository.pages(f"referrers/{digest}", INDEX_TYPE)
+        return [one for page in pages for one in read_index(page.body)]
+    except (DeniedError, PassingError):
+        raise
+    except RefusedError:  # most answer 404 where they have no such API
+        return _tagged(repository, digest)
+
+
+def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kind]) -> tuple[Attached, list[Document]]:
+    """Return an image in a registry with its referrers, and of those the documents of `kinds` that are there.
+
+    `arch` chooses an image of an index. The image itself is not fetched. Raises `NetworkError`.
+    """
+    with _repository(
+        reference, access, "see that the reference is right, and that its registry can be reached"
+    ) as found:
+        place = found.reference
+        there = found.published(place.wanted, place.digest or "", arch)
+        entry = there.entry(arch)
+        if entry is None:
+            has = " and ".join(one.arch for one in there.entries) or "no platform"
+            raise OtherArchError(f"it has the image for {has}, not for {arch}")
+        referrers = _referrers(found, entry.manifest)
+        newest = {one.get("artifactType"): one for one in referrers}
+        documents = [_document(found, kind, newest[kind]["digest"]) for kind in kinds if kind in newest]
+        return Attached(reference, entry.manifest, tuple(referrers)), documents
+
+
+def _document(repository: Repository, kind: Kind, digest: str) -> Document:
+    (blob, _), *_ = read_layers(repository.manifest_text(digest)) or (("", 0),)
+    return Document(kind, repository.config_text(blob).decode(errors="replace"))
+
+
+@contextmanager
+def _repository(reference: str, access: Access, hint: str) -> Iterator[Repository]:
+    """Give the repository of a reference. Raises `NetworkError` with `hint` where it refuses something."""
+    try:
+        with Repository(reference, access) as found:
+            yield found
+    except DeniedError as error:
+        raise denied(access, found.reference.registry, str(error)) from error
+    except RefusedError as error:
+        raise NetworkError(str(error), where=reference, hint=hint) from error
