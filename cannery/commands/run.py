@@ -20,19 +20,16 @@ from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
 from cannery.run.box import container_box
 from cannery.run.container import (
-    ADDRESS,
     GIVEN,
     HOST_NETWORK,
     VISIBLE,
     Container,
-    Interface,
     RunRequest,
     docker_arguments,
     docker_text,
     make_container,
 )
 from cannery.run.io.folders import ready_caches, start_warnings
-from cannery.run.io.network import interface_names, read_interface
 from cannery.run.mounts import dev_mounts, dev_names, dev_notes, user_caches
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
@@ -63,7 +60,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     access = catalog.chips[plan.recipe.target.chip]
     host = read_host(wanted_paths(access), HOST_ROOT)
-    request = _request(arguments, context, plan, form)
+    request = _request(arguments, context, plan)
     if request.npu and plan.recipe.base.kind is BaseKind.STANDIN:
         context.say(f"note: {plan.recipe.name} is built on the stand-in base, which has no CANN: no NPU works in it")
     if plan.recipe.profile.several_hosts and request.npu and not request.is_multi_node:
@@ -159,10 +156,12 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
     if arguments.interface and arguments.network != HOST_NETWORK:
         hint = "NETWORK=host (`--network host`) lets it see them"
         raise UsageError("--interface: a container with a network of its own has no interface of the host's", hint=hint)
+    if arguments.interface and form.is_local and not Path("/sys/class/net", arguments.interface).exists():
+        raise UsageError(f"--interface: this host has no {arguments.interface!r}", hint="`ip link` lists them")
     return form
 
 
-def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: RunFormat) -> RunRequest:
+def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> RunRequest:
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
     user = plan.recipe.profile.user
     npus = (arguments.npus if arguments.npus is not None else ALL_NPUS).lower()
@@ -180,7 +179,7 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan, form: 
         command=tuple(arguments.run_command),
         runtime=arguments.runtime,
         network=arguments.network,
-        interface=_interface(arguments, context, form),
+        interface=arguments.interface,
         trees=_trees(arguments, context, plan),
         workdir=arguments.workdir,
         user=user,
@@ -221,24 +220,6 @@ def _trees(arguments: argparse.Namespace, context: Context, plan: Plan) -> tuple
     for note in dev_notes(plan, mounts):
         context.say(f"note: {note}")
     return mounts
-
-
-def _interface(arguments: argparse.Namespace, context: Context, form: RunFormat) -> Interface | None:
-    """Return the interface that was named: of this host, or for a cluster that of each of its nodes."""
-    if arguments.interface:
-        if not form.is_local:
-            return Interface(arguments.interface)
-        found = read_interface(arguments.interface)
-        if found.is_loopback:
-            names = ", ".join(interface_names()) or "none"
-            context.say(f"warning: {ADDRESS}={found.address} reaches no other host; this host's others are {names}")
-        return found
-    if arguments.network == HOST_NETWORK and form.is_local:
-        names = ", ".join(interface_names()) or "none"
-        context.say(
-            f"note: HCCL and gloo choose an interface by themselves; --interface names one (this host has {names})"
-        )
-    return None
 
 
 COMMANDS = {"run": run, "shell": shell}

@@ -36,7 +36,6 @@ _MOST_PARTS = 3  # SRC, DST, options
 _FOLDER = re.compile(r"/|\.\.?(?:/|$)")
 HOST_NETWORK = "host"
 # Without them each library takes the first interface that it finds, which on many hosts is docker's own bridge.
-ADDRESS = "HCCL_IF_IP"
 NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
@@ -47,7 +46,7 @@ class RunRequest:
     `cards` None means all of them; `npu` False starts without any device; `runtime` is the docker runtime that brings
     the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
-    docker's word, with `interface` of the host's.
+    docker's word, `interface` the host's that HCCL, gloo and the rest talk by.
     `trees` and `caches` are folders of the user's; `workdir` is a folder of the container, None for the image's.
     `user` is the user of the image, None for root; `run_as` is another one in its place. `platform` is the image's
     where the engine's is another: engines with containerd's image store need it.
@@ -66,7 +65,7 @@ class RunRequest:
     command: tuple[str, ...] = ()
     runtime: str | None = None
     network: str | None = None
-    interface: Interface | None = None
+    interface: str | None = None
     trees: tuple[Mount, ...] = ()
     caches: tuple[Mount, ...] = ()
     workdir: str | None = None
@@ -129,7 +128,10 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     if request.workdir is not None and not request.workdir.startswith("/"):
         raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
     given = dict(_entry(text) for text in request.env)
-    ours = (*home_env(request.run_as, request.user).items(), *interface_env(request.interface))
+    ours = (
+        *home_env(request.run_as, request.user).items(),
+        *((name, request.interface) for name in NAMES if request.interface),
+    )
     env = (*((name, value) for name, value in ours if name not in given), *given.items())
     if not request.npu:
         if request.runtime:
@@ -261,23 +263,3 @@ def _csv_field(text: str) -> str:
     """Return a field of the row of CSV that docker takes the value of --mount for."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if quoted != text or "," in text else text
-
-
-@dataclass(frozen=True)
-class Interface:
-    """A network interface, and its address on this host ("" where it is another host's: each has its own)."""
-
-    name: str
-    address: str = ""
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether it leads to no other host."""
-        return self.address.startswith("127.")
-
-
-def interface_env(interface: Interface | None) -> tuple[tuple[str, str], ...]:
-    """Return the variables that bind a container on the host's network to `interface`."""
-    if interface is None:
-        return ()
-    return ((ADDRESS, interface.address), *((name, interface.name) for name in NAMES))

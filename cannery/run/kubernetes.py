@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.host.facts import is_file_name
-from cannery.run.container import ADDRESS, HOST_NETWORK, volume_target
+from cannery.run.container import HOST_NETWORK, volume_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,10 +131,7 @@ def size(text: str) -> str:
 def _environment(container: Container) -> Iterator[dict[str, Any]]:
     """Give the variables but those that name cards: which ones there are is the device plugin's choice."""
     for name, value in container.env:
-        if name == ADDRESS and not value:  # each node's own
-            yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-        else:
-            yield {"name": name, "value": _literal(value or "")}
+        yield {"name": name, "value": _literal(value or "")}
 
 
 def _literal(text: str) -> str:

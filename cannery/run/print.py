@@ -102,8 +102,6 @@ def printed_notes(
     if request.caches:
         folders = " and ".join(mount.source for mount in request.caches)
         notes.append(f"{folders}: of this host; where they are not, docker starts nothing: --no-caches leaves them out")
-    if request.interface:
-        notes.append(f"HCCL_IF_IP is this host's address; another one has its own at {request.interface.name}")
     return (*container.notes, *notes)
 
 
@@ -153,9 +151,6 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
         notes.append("no folder of models or data is mounted: -v SRC:DST takes one of each node")
     if request.nodes > 1 and not request.interface:
         notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
-    if request.interface:
-        name = request.interface.name
-        notes.append(f"HCCL_IF_IP is each node's address in the cluster: leave it out where {name} has another one")
     return notes
 
 

@@ -29,8 +29,7 @@ from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.look import read_host
 from cannery.host.npus import RANKTABLE, full_model, wanted_paths
-from cannery.run.container import Interface, RunRequest, make_container
-from cannery.run.io import network as interfaces
+from cannery.run.container import RunRequest, make_container
 from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount
 from cannery.sandbox.box import box_command
@@ -169,28 +168,6 @@ def test_the_version_of_a_ranktable(tmp_path: Path, text: str | bytes, version: 
     path.unlink()
     path.mkdir()
     assert read_host(wanted_paths(A2), tmp_path).ranktable == "", "what docker made of a missing one"
-
-
-def test_an_interface_has_its_address() -> None:
-    assert interfaces.read_interface("lo").address == "127.0.0.1"
-    assert "lo" not in interfaces.interface_names()
-
-
-def test_an_interface_of_ipv6_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = tmp_path / "if_inet6"
-    table.write_text(
-        "fe800000000000000000000000000001 02 40 20 80 eth6\n"
-        "20010db8000000000000000000000007 02 40 00 80 eth6\n"
-        "20010db8000000000000000000000008 03 40 00 80 eth7\n"
-    )
-    monkeypatch.setattr(interfaces, "IF_INET6", table)
-    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (2, "eth6"), (3, "eth8")])
-    assert interfaces.read_interface("eth6").address == "2001:db8::7"
-    with pytest.raises(UnableError, match="eth8 has no address"):
-        interfaces.read_interface("eth8")
-    monkeypatch.setattr(interfaces, "IF_INET6", tmp_path / "none")
-    with pytest.raises(UnableError, match="eth6 has no address"):
-        interfaces.read_interface("eth6")
 
 
 def test_caches_are_made_for_their_user(tmp_path: Path) -> None:
@@ -460,21 +437,12 @@ def test_the_full_model_is_printed_and_what_is_missing_here_is_noted(host: Host)
     assert not (host.home / ".cache").exists()
 
 
-def test_the_interface_is_this_hosts(host: Host) -> None:
+def test_the_interface_is_named_to_all_that_talk_by_it(host: Host) -> None:
     done = host("run", "quickstart", "--print", "--network", "host", "--interface", "lo")
-    assert "-e HCCL_IF_IP=127.0.0.1 \\\n" in done.out
     assert "-e GLOO_SOCKET_IFNAME=lo \\\n" in done.out
+    assert "-e HCCL_SOCKET_IFNAME=lo " in done.out
     assert f"source={HCCN}," in done.out
-    assert "HCCL_IF_IP is this host's address" in done.err
-    assert "warning: HCCL_IF_IP=127.0.0.1 reaches no other host; this host's others are " in done.err
     assert HCCN in done.err.partition("lacks")[2]
-
-
-def test_an_interface_that_leads_elsewhere_is_no_matter(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "read_interface", lambda name: Interface(name, "192.0.2.7"))
-    done = host("run", "quickstart", "--print", "--network", "host", "--interface", "eth0")
-    assert "-e HCCL_IF_IP=192.0.2.7 " in done.out
-    assert "reaches no other host" not in done.err
 
 
 def test_a_cache_with_a_colon_in_its_path_is_mounted(
@@ -485,12 +453,6 @@ def test_a_cache_with_a_colon_in_its_path_is_mounted(
     mounts = [value for option, value in pairwise(started) if option == "--mount"]
     assert mounts[:1] == [f"type=bind,source={tmp_path}/c:d,target=/root/.cache/huggingface"]
     assert (tmp_path / "c:d").is_dir()
-
-
-def test_without_an_interface_those_of_the_host_are_named(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "interface_names", lambda: ("eth0", "bond1"))
-    done = host("run", "quickstart", "--print", "--network", "host")
-    assert "this host has eth0, bond1" in done.err
 
 
 def test_a_leftover_ranktable_is_left_out(host: Host) -> None:
@@ -664,7 +626,7 @@ def test_another_tree_is_refused(host: Host, tree: Path, tmp_path: Path, word: s
         (["run", "--detach", "--format", "pod", "--print"], ["--detach"]),
         (["run", "--format", "job", "--print"], ["a job ends when its command does", "`--`"]),
         (["run", "--print", "--interface", "lo"], ["--interface", "NETWORK=host"]),
-        (["run", "--print", "--network", "host", "--interface", "eth99"], ["no 'eth99'", "it has lo"]),
+        (["run", "--print", "--network", "host", "--interface", "eth99"], ["no 'eth99'", "ip link"]),
         (["run", "--print", "--network", "bridge"], ["'bridge'", "host"]),
         (["run", "--print", "--runtime", "ascent"], ["'ascent'", "ascend"]),
         (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend brings NPUs"]),

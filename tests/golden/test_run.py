@@ -17,7 +17,7 @@ from hosts import HOSTS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
 from cannery.host.npus import HostNpus, full_model
-from cannery.run.container import Interface, RunRequest, docker_text, make_container
+from cannery.run.container import RunRequest, docker_text, make_container
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.ship.published import published_reference
@@ -35,7 +35,7 @@ FILES = tuple(form for form in RunFormat if form is not RunFormat.DOCKER)
 # What is asked for on each host, so that every option has its golden.
 ASKED: dict[str, dict[str, Any]] = {
     "a2-full": {"volumes": ("/data:/data:ro",), "env": ("WANDB_MODE=offline", "COST=5 $USD")},
-    "a3-full": {"registry": "registry.example/team", "network": "host", "interface": Interface("eth0", "192.0.2.7")},
+    "a3-full": {"registry": "registry.example/team", "network": "host", "interface": "eth0"},
     "a2-otherwise": {"runtime": "ascend", "name": "Trial_1"},
     "a2-two-cards": {"cards": (3, 4)},
 }
@@ -68,8 +68,6 @@ def shown(form: RunFormat, profile: str, chip: str, host: HostNpus, **asked: Any
     registry = asked.pop("registry", None)
     image = made.reference if registry is None else published_reference(registry, made.reference)
     request = RunRequest(image, made.recipe.profile.shm_size, terminal=True, **asked)
-    if form in {RunFormat.POD, RunFormat.JOB, RunFormat.RAYCLUSTER} and request.interface:
-        request = RunRequest(**{**vars(request), "interface": Interface(request.interface.name)})
     container = make_container(request, access, full_model(access, request.cards, host))
     notes = "".join(
         f"# note: {note}\n" for note in printed_notes(form, container, access, host, ray_of(made.lock.packages))

@@ -24,12 +24,12 @@ from cannery.host.npus import (
     parse_cards,
     wanted_paths,
 )
-from cannery.run.container import Container, Interface, RunRequest, docker_arguments, host_folder, make_container
+from cannery.run.container import Container, RunRequest, docker_arguments, host_folder, make_container
 from cannery.run.mounts import Mount
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, network=(HCCN,), ranktable="1.0")
-ETH = Interface("eth0", "192.0.2.7")
+ETH = "eth0"
 
 
 def made(host: HostNpus = FULL_A2, access: ChipAccess = ACCESS, **asked: object) -> Container:
@@ -270,7 +270,6 @@ def test_the_hosts_network_is_named_with_what_hccl_reads() -> None:
     container = made(network="host", interface=ETH)
     assert words(container, "--network") == ["host"]
     assert words(container, "-e") == [
-        "HCCL_IF_IP=192.0.2.7",
         "GLOO_SOCKET_IFNAME=eth0",
         "TP_SOCKET_IFNAME=eth0",
         "HCCL_SOCKET_IFNAME=eth0",

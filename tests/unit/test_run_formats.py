@@ -28,7 +28,7 @@ from cannery.catalog.image_user import ImageUser
 from cannery.errors import UsageError
 from cannery.host.npus import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
-from cannery.run.container import Container, Interface, RunRequest, docker_arguments, make_container
+from cannery.run.container import Container, RunRequest, docker_arguments, make_container
 from cannery.run.kubernetes import dns_name, job, pod, size
 from cannery.run.mounts import Mount
 from cannery.run.print import compose_file, printed, printed_notes
@@ -194,11 +194,10 @@ def test_the_images_entrypoint_stays() -> None:
     assert (waiting["stdin"], waiting["tty"]) == (True, True)
 
 
-def test_on_the_nodes_network_each_pod_has_its_own_address() -> None:
-    spec = pod_of(made(network="host", interface=Interface("bond0"), env=("A=1",)))
+def test_on_the_nodes_network_the_interface_is_named() -> None:
+    spec = pod_of(made(network="host", interface="bond0", env=("A=1",)))
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     env = {entry["name"]: entry for entry in inner(spec)["env"]}
-    assert env["HCCL_IF_IP"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert {name: env[name]["value"] for name in ("GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME", "A")} == {
         "GLOO_SOCKET_IFNAME": "bond0",
         "HCCL_SOCKET_IFNAME": "bond0",
@@ -511,16 +510,12 @@ def test_what_is_printed_is_the_container(form: RunFormat) -> None:
 
 
 def test_notes_of_this_host_are_for_what_runs_on_one_like_it() -> None:
-    container = made(cards=(3, 4, 5), network="host", interface=Interface("eth0", "192.0.2.7"))
+    container = made(cards=(3, 4, 5), network="host", interface="eth0")
     local = printed_notes(RunFormat.COMPOSE, container, ACCESS, PARTIAL)
-    assert local == (
-        f"this host lacks card 5, {HCCN}",
-        "HCCL_IF_IP is this host's address; another one has its own at eth0",
-    )
+    assert local == (f"this host lacks card 5, {HCCN}",)
     remote = printed_notes(RunFormat.POD, container, ACCESS, PARTIAL)
     assert remote[0] == "the device plugin chooses the cards: 3 are asked for, whatever their numbers"
     assert "names no registry" in remote[1]
-    assert remote[-1].startswith("HCCL_IF_IP is each node's address in the cluster")
 
 
 @pytest.mark.parametrize(
