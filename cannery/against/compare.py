@@ -16,24 +16,19 @@ from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.compat.table import said
 from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.environment import ATB_HOME, BUILD
-from cannery.vocab import Install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cannery.against.expected import Expected
     from cannery.against.image import Image
-    from cannery.recipe.recipe import ChosenSource
 
 CORE = frozenset({TORCH, TORCH_NPU})
 # Local parts of a version that name a build for other hardware; any other (cpu, empty, a commit) is the same package.
 ACCELERATOR = re.compile(r"(cu\d+|rocm|xpu)")
-PROXY = re.compile(r"(?:https?|ftp|all)_proxy", re.IGNORECASE)
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
-PRELOAD = "LD_PRELOAD"
 NOT_IN_ENV = "docker exec and Kubernetes read no .bashrc and no set_env.sh"
 SHOWN = 8
-COMMIT_DIGITS = 12
 # What a fact of a profile weighs; a package that others brought weighs 1.
 NAMED, HEAVY, CANN_WEIGHT = 5.0, 20.0, 30.0
 # What another version still counts: a package that is there at all is nearer than one that is missing.
@@ -43,21 +38,19 @@ LACKS_ENGINE = 0.5
 
 
 class Kind(StrEnum):
-    """Kinds of differences, the heaviest first. `LEFTOVER` and `NOTE` do not make an image differ from a profile."""
+    """Kinds of differences, the heaviest first. A `NOTE` does not make an image differ from a profile."""
 
     UNFIT = "does not fit together"
     BREAKS = "breaks first"
-    SOURCE = "source"
     MISSING = "missing"
     VERSION = "version"
     ENVIRONMENT = "environment"
-    LEFTOVER = "left over"
     NOTE = "note"
 
     @property
     def matters(self) -> bool:
         """Whether an image with such a difference is another one than the profile's."""
-        return self not in {Kind.LEFTOVER, Kind.NOTE}
+        return self is not Kind.NOTE
 
 
 @dataclass(frozen=True)
@@ -80,14 +73,13 @@ class Difference:
 class Comparison:
     """An image against one profile.
 
-    `distance` is 0 where the image has all that the profile names, and 1 where it has nothing; `packages` and `sources`
-    are (equal, all); `extras` are `name version` of packages that the profile does not have.
+    `distance` is 0 where the image has all that the profile names, and 1 where it has nothing; `packages` are (equal,
+    all); `extras` are `name version` of packages that the profile does not have.
     """
 
     expected: Expected
     distance: float
     packages: tuple[int, int]
-    sources: tuple[int, int]
     cann: tuple[str, str]
     python: tuple[str, str]
     differences: tuple[Difference, ...]
@@ -107,10 +99,8 @@ class Comparison:
 def compare(expected: Expected, image: Image) -> Comparison:
     """Compare an image with a profile, and with itself."""
     shares = {name: _share(version, _version(image, name)) for name, version in expected.packages.items()}
-    sources = {one.name: share for one in expected.sources if (share := _source_share(one, image)) is not None}
     python = expected.recipe.target.python
     agreeing = {name for name, share in shares.items() if share == 1}
-    agreeing |= {one.package for one in expected.sources if sources.get(one.name) == 1}
     agreeing |= {CANN} if image.toolkit == expected.cann else set()
     agreeing |= {PYTHON} if image.python == python else set()
     differences = [
@@ -118,16 +108,14 @@ def compare(expected: Expected, image: Image) -> Comparison:
         *_target(expected, image),
         *_packages(expected, image),
         *_forbidden(expected, image),
-        *(one for chosen in expected.sources for one in _source(chosen, image)),
         *_environment(expected, image),
     ]
     own = {*expected.packages, *(one.package for one in expected.recipe.chosen)}
     kinds = list(Kind)
     return Comparison(
         expected=expected,
-        distance=_distance(expected, image, shares, sources, own),
+        distance=_distance(expected, image, shares, own),
         packages=(sum(share == 1 for share in shares.values()), len(shares)),
-        sources=(sum(share == 1 for share in sources.values()), len(sources)),
         cann=(image.toolkit, expected.cann),
         python=(image.python, python),
         differences=tuple(sorted(differences, key=lambda one: kinds.index(one.kind))),
@@ -165,12 +153,10 @@ def _share(wanted: str, found: str) -> float:
     return 1.0 if is_equal(wanted, found) else OTHER_VERSION
 
 
-def _distance(
-    expected: Expected, image: Image, shares: dict[str, float], sources: dict[str, float], own: set[str]
-) -> float:
+def _distance(expected: Expected, image: Image, shares: dict[str, float], own: set[str]) -> float:
+    heavy = CORE | expected.built
     facts = [
-        *((HEAVY if name in CORE else NAMED if name in expected.named else 1.0, s) for name, s in shares.items()),
-        *((HEAVY, share) for share in sources.values()),
+        *((HEAVY if name in heavy else NAMED if name in expected.named else 1.0, s) for name, s in shares.items()),
         (CANN_WEIGHT, float(image.toolkit == expected.cann)),
         (HEAVY, float(image.python == expected.recipe.target.python)),
     ]
@@ -227,60 +213,12 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
             yield Difference(Kind.BREAKS, denied.pattern, "none", ", ".join(found[:SHOWN]) + more, denied.reason)
 
 
-def _source_share(chosen: ChosenSource, image: Image) -> float | None:
-    """Return how much of a source is there; None for a tree on PYTHONPATH, of which an image shows no metadata."""
-    commit, version = _commit(chosen, image), _version(image, chosen.package)
-    if not version and not commit:
-        return None if chosen.component.install is Install.TREE else 0.0
-    if commit and chosen.commit:
-        same = chosen.commit.startswith(commit) or _is_release_of(chosen, version)
-    else:
-        same = is_equal(chosen.release or chosen.version or "", version) or _is_release_of(chosen, version)
-    return 1.0 if same else OTHER_VERSION
-
-
-def _commit(chosen: ChosenSource, image: Image) -> str:
-    """Return the commit by the metadata of a package, or by Cannery's manifest while the version is the manifest's."""
-    one = image.packages.get(chosen.package)
-    if one and one.commit:
-        return one.commit
-    for source in (image.manifest or {}).get("sources", ()):
-        known = str(source.get("version") or "")
-        if source.get("component") == chosen.name and (one is None or not known or is_equal(known, one.version)):
-            return str(source.get("commit") or "")
-    return ""
-
-
-def _is_release_of(chosen: ChosenSource, version: str) -> bool:
-    """Whether the catalog names a release that can be used in place of the commit, and it is there."""
-    revision = chosen.component.revisions.get(chosen.commit or "")
-    return bool(revision and revision.release and "+g" not in version and is_equal(revision.release, version))
-
-
-def _source(chosen: ChosenSource, image: Image) -> Iterator[Difference]:
-    share, commit = _source_share(chosen, image), _commit(chosen, image)[:COMMIT_DIGITS]
-    version = _version(image, chosen.package)
-    at = (chosen.commit or "")[:COMMIT_DIGITS]
-    wanted = f"{at} ({chosen.version})" if at else f"release {chosen.release or chosen.version}"
-    found = f"{commit} ({version})" if commit and version else commit or version
-    if share is None:
-        yield Difference(Kind.NOTE, chosen.name, wanted, "", "a tree on PYTHONPATH, which has no metadata")
-    elif share < 1:
-        yield Difference(Kind.SOURCE, chosen.name, wanted, found)
-    elif chosen.commit and not chosen.commit.startswith(commit or "-"):
-        why = "the image does not show the commit" if not commit else "the release of that commit"
-        yield Difference(Kind.NOTE, chosen.name, wanted, found, why)
-
-
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Give the profile's variables that the image's ENV does not have or sets otherwise, and proxies in ENV."""
+    """Give the profile's variables that the image's ENV does not have or sets otherwise."""
     env = image.config.env
     for name, wanted in expected.env.items():
         found = env.get(name, "")
-        if name == PRELOAD:
-            missing = {_library(word) for word in wanted.split(":")} - set(map(_library, re.split(r"[\s:]+", found)))
-            yield from (Difference(Kind.ENVIRONMENT, PRELOAD, f"{one}.so", "", "not in ENV") for one in sorted(missing))
-        elif name == ATB_HOME and found:
+        if name == ATB_HOME and found:
             mine, other = BUILD.fullmatch(wanted), BUILD.fullmatch(found)
             if mine and other and mine["abi"] != other["abi"]:
                 why = "torch_npu has the other C++ ABI: operators of ATB fail to load"
@@ -288,11 +226,3 @@ def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
         elif found != wanted and not (name == TOOLKIT_HOME and found):  # another CANN there is reported already
             note = "" if found else NOT_IN_ENV if name in {TOOLKIT_HOME, ATB_HOME} else "not in ENV"
             yield Difference(Kind.ENVIRONMENT, name, wanted, found, note)
-    for library in image.lost:
-        yield Difference(Kind.ENVIRONMENT, PRELOAD, "an existing library", library, "the loader goes on without it")
-    if names := sorted(name for name, value in env.items() if PROXY.fullmatch(name) and value):
-        yield Difference(Kind.LEFTOVER, "proxy settings in ENV", "", ", ".join(names), "every container gets them")
-
-
-def _library(path: str) -> str:
-    return path.rpartition("/")[2].partition(".so")[0]

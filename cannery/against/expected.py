@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.versions import without_build
 from cannery.recipe.environment import ATB_HOME, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
-from cannery.vocab import BaseKind
+from cannery.vocab import BaseKind, Install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock
-    from cannery.recipe.recipe import ChosenSource, Recipe
+    from cannery.recipe.recipe import Recipe
 
 TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 
@@ -34,7 +34,7 @@ class Expected:
     recipe: Recipe
     packages: Mapping[str, str]
     named: frozenset[str]
-    sources: tuple[ChosenSource, ...]
+    built: frozenset[str]
     env: Mapping[str, str]
     parts: frozenset[str]
     engines: frozenset[str]
@@ -58,12 +58,16 @@ class Expected:
 
 def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
     """Return what an image of `recipe` with the packages of `lock` holds."""
-    names = {one.package for one in recipe.sources}
+    # A tree on PYTHONPATH has no metadata: an image does not show it.
+    seen = [one for one in recipe.sources if one.version and one.component.install is not Install.TREE]
+    built = {one.package: one.version or "" for one in seen if not is_left_out(recipe, one)}
+    sources = {one.package for one in recipe.sources}
+    locked = {package.name: package.version for package in lock.packages if package.name not in sources}
     return Expected(
         recipe=recipe,
-        packages={package.name: package.version for package in lock.packages if package.name not in names},
-        named=frozenset(one.package for one in recipe.wheels),
-        sources=tuple(one for one in recipe.sources if not is_left_out(recipe, one)),
+        packages={**locked, **built},
+        named=frozenset([*(one.package for one in recipe.wheels), *built]),
+        built=frozenset(built),
         env=_own_environment(recipe),
         parts=frozenset(file.name for file in recipe.base.line.version_files),
         engines=frozenset(package_of(name, one) for name, one in catalog.sources.items() if one.hosts),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 TOOLKIT = "toolkit"
 TOOLKIT_VERSION = re.compile(r"^version=(\S+)", re.MULTILINE)
-# setuptools-scm appends the first digits of the commit to a version.
-SCM_COMMIT = re.compile(r"\bg([0-9a-f]{7,40})\b")
 
 
 @dataclass(frozen=True)
@@ -36,14 +34,10 @@ class Config:
 
 @dataclass(frozen=True)
 class Distribution:
-    """An installed distribution; `requires` are its PEP 508 requirements.
-
-    `commit` comes from its metadata, may be shortened, and is "" where the metadata has none.
-    """
+    """An installed distribution; `requires` are its PEP 508 requirements."""
 
     name: str
     version: str
-    commit: str = ""
     requires: tuple[str, ...] = ()
 
 
@@ -52,8 +46,8 @@ class Image:
     """What is in an image.
 
     `python` is the version (`major.minor`) of the one that PATH has first, `packages` are what it can import, by
-    normalised name. `cann` maps parts of CANN (toolkit, nnal) to versions; `lost` are libraries that LD_PRELOAD names
-    and that are not there. `manifest` is Cannery's own; None for an image that Cannery did not make.
+    normalised name. `cann` maps parts of CANN (toolkit, nnal) to versions. `manifest` is Cannery's own; None for an
+    image that Cannery did not make.
     """
 
     config: Config
@@ -62,7 +56,6 @@ class Image:
     prefix: str
     packages: Mapping[str, Distribution]
     cann: Mapping[str, str]
-    lost: tuple[str, ...] = ()
     manifest: Mapping[str, Any] | None = None
 
     @property
@@ -79,8 +72,8 @@ def version_files(bases: Mapping[str, BaseLine]) -> tuple[str, ...]:
 def read_facts(config: Config, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
     """Return what is in an image; `seen` is what `cannery.against.io.look` prints."""
     packages: dict[str, Distribution] = {}
-    for name, version, requires, origin in seen["packages"]:
-        one = _distribution(str(name), str(version), tuple(map(str, requires)), str(origin))
+    for name, version, requires in seen["packages"]:
+        one = Distribution(canonicalize_name(str(name)), str(version), tuple(map(str, requires)))
         packages.setdefault(one.name, one)  # the first one on the search path is imported
     texts = seen["texts"]
     return Image(
@@ -90,18 +83,8 @@ def read_facts(config: Config, seen: Mapping[str, Any], bases: Mapping[str, Base
         prefix=seen["prefix"],
         packages=packages,
         cann=_cann(seen["versions"], bases),
-        lost=tuple(seen["lost"]),
         manifest=_manifest(texts.get(MANIFEST_PATH, "")),
     )
-
-
-def _distribution(name: str, version: str, requires: tuple[str, ...], origin: str) -> Distribution:
-    try:
-        commit = str(json.loads(origin)["vcs_info"]["commit_id"])
-    except (ValueError, KeyError, TypeError):
-        found = SCM_COMMIT.search(version.partition("+")[2].replace(".", " "))
-        commit = found[1] if found else ""
-    return Distribution(canonicalize_name(name), version, commit, requires)
 
 
 def _os_name(text: str) -> str:

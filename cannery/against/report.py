@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from cannery.against.compare import Comparison
     from cannery.against.image import Image
 
-SCHEMA = 1
+SCHEMA = 2
 # Lines of one kind that are printed; JSON has all.
 SHOWN = 15
 EXTRAS_SHOWN = 12
-HEADER = ("profile", "distance", "packages", "sources", "CANN", "Python")
+HEADER = ("profile", "distance", "packages", "CANN", "Python")
 NONE = "none"
 
 
@@ -49,7 +49,6 @@ def report_value(
                 "target": str(one.expected.recipe.target),
                 "distance": round(one.distance, 4),
                 "packages": {"equal": one.packages[0], "all": one.packages[1]},
-                "sources": {"equal": one.sources[0], "all": one.sources[1]},
                 "cann": one.cann[1],
                 "python": one.python[1],
             }
@@ -76,12 +75,9 @@ def report_lines(
 ) -> Iterator[str]:
     """Yield the report as lines."""
     best = comparisons[0]
-    system, python = (
-        image.os or "no known OS",
-        f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else ""),
-    )
-    cann = f"CANN {image.toolkit or NONE}"
-    yield f"{reference}: {image.config.arch}, {system}, {python}, {cann}, {len(image.packages)} packages"
+    python = f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else "")
+    parts = (image.config.arch, image.os or "no known OS", python, f"CANN {image.toolkit or NONE}")
+    yield f"{reference}: {', '.join(parts)}, {len(image.packages)} packages"
     if image.manifest is not None:
         yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
     yield from _differences(best, unfit=True)
@@ -113,16 +109,14 @@ def verdict(best: Comparison, *, is_chosen: bool) -> str:
         return f"{whose}: equal in all that matters"
     count = sum(one.kind.matters for one in best.differences)
     words = [f"{best.packages[0]} of {best.packages[1]} packages are equal"]
-    words += [f"{best.sources[0]} of {best.sources[1]} sources"] if best.sources[1] else []
     words += [f"CANN is {'equal' if best.cann[0] == best.cann[1] else 'another'}"]
     words += [f"Python is {'equal' if best.python[0] == best.python[1] else 'another'}"]
     return f"{whose}: {', '.join(words)}; differences that matter: {count}"
 
 
 def _row(one: Comparison) -> tuple[str, ...]:
-    sources = f"{one.sources[0]} of {one.sources[1]}" if one.sources[1] else NONE
     packages = f"{one.packages[0]} of {one.packages[1]}"
-    return (one.name, f"{one.distance:.2f}", packages, sources, _pair(*one.cann), _pair(*one.python))
+    return (one.name, f"{one.distance:.2f}", packages, _pair(*one.cann), _pair(*one.python))
 
 
 def _pair(found: str, wanted: str) -> str:

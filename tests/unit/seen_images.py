@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import factories
@@ -44,7 +43,6 @@ def seen(
     packages: Mapping[str, str] = STACK,
     *,
     requires: Mapping[str, Sequence[str]] | None = None,
-    commits: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
     **changes: object,
 ) -> Image:
@@ -54,17 +52,12 @@ def seen(
     """
     env = changes.pop("env", ENV)
     assert isinstance(env, dict)
-    origins = {name: json.dumps({"vcs_info": {"commit_id": commit}}) for name, commit in (commits or {}).items()}
     value: dict[str, object] = {
         "python": "3.11",
         "prefix": HOME,
         "packages": changes.pop("rows", None)
-        or [
-            [name, version, list((requires or {}).get(name, ())), origins.get(name, "")]
-            for name, version in packages.items()
-        ],
+        or [[name, version, list((requires or {}).get(name, ()))] for name, version in packages.items()],
         "texts": {"/usr/lib/os-release": UBUNTU, **(texts or {})},
         "versions": toolkit(),
-        "lost": [],
     }
     return read_facts(Config("sha256:1", "amd64", env, {}), {**value, **changes}, factories.catalog().bases)

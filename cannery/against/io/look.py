@@ -17,10 +17,8 @@ TEXTS = ("/etc/os-release", "/usr/lib/os-release", "/opt/cannery/manifest.json")
 MOST_BYTES = 1 << 24
 
 
-def look(
-    files: list[str], home: str, libraries: list[str], root: str = "", search: list[str] | None = None
-) -> dict[str, object]:
-    """Return packages and texts, as JSON values; `libraries` that are not there are `lost`.
+def look(files: list[str], home: str, root: str = "", search: list[str] | None = None) -> dict[str, object]:
+    """Return packages and texts, as JSON values.
 
     `files` have CANN's versions, each with whether it is below `home`, the folder of the CANN in use. `root` is where
     the image is, `search` the folders of packages: given by tests alone.
@@ -37,21 +35,15 @@ def look(
             for path in {*files, *found}
             if (text := read(root + path))
         },
-        "lost": [path for path in libraries if "/" in path and not os.path.exists(root + path)],
     }
 
 
 def packages(search: list[str] | None) -> list[list[object]]:
-    """Return [name, version, requirements, direct_url.json] of each package, in the order in which they are found."""
+    """Return [name, version, requirements] of each package, in the order in which they are found."""
     found: list[list[object]] = []
     for one in importlib.metadata.distributions(path=sys.path if search is None else search):
         try:
-            row: list[object] = [
-                one.metadata["Name"],
-                one.version or "",
-                one.requires or [],
-                one.read_text("direct_url.json") or "",
-            ]
+            row: list[object] = [one.metadata["Name"], one.version or "", one.requires or []]
         except Exception:  # noqa: BLE001, S112 - whatever is wrong with the metadata of one
             continue
         found.append(row)

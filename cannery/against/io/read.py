@@ -59,9 +59,8 @@ def read_image(engine: Engine, env: Mapping[str, str], config: Config, files: Se
     name = own_name("against")
     foreign = engine.foreign(config.arch)
     platform = ("--platform", foreign) if foreign else ()
-    preloaded = config.env.get("LD_PRELOAD", "").replace(":", " ").split()
     home = next((config.env[name] for name in TOOLKIT_HOMES if config.env.get(name)), LATEST)
-    asked = json.dumps([list(files), home, preloaded])
+    asked = json.dumps([list(files), home])
     python = ("--env", "LD_PRELOAD=", "--entrypoint", "python3", config.id, "-", asked)
     options = ("--rm", "--interactive", "--name", name, *platform, *label_words(), *ALONE)
     try:
