@@ -25,10 +25,10 @@ TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 class Expected:
     """What an image of `recipe` holds.
 
-    `packages` are the lock's versions by normalised name, without sources; `named` are those that the profile names;
-    `sources` come from git or from the release of a repository; `env` has the variables that the profile, its
-    components and CANN's place decide; `parts` are CANN's parts; `engines` the packages, of any profile, that are built
-    from a repository (vllm, sglang ...): they characterise an image.
+    `packages` are the versions of the lock and of sources, by normalised name; `named` are those that the profile
+    names, `built` those that come from git or from the release of a repository; `env` has the variables that the
+    profile, its components and CANN's place decide; `parts` are CANN's parts; `engines` the packages, of any profile,
+    that are built from a repository (vllm, sglang ...): they characterise an image.
     """
 
     recipe: Recipe

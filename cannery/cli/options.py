@@ -224,10 +224,8 @@ def port(sub: ArgumentParser) -> None:
     add = sub.add_argument
     add("repo", metavar="REPO", help="a source component, or its distribution")
     add("start", metavar="FROM", help="the commit that the set is for")
-    add("to", nargs="?", metavar="TO", help="the commit to try it on")
-    add("--tree", metavar="DIR", help="a folder to try it on, in place of TO")
+    add("to", metavar="TO", help="the commit to try it on")
     add("--output", metavar="DIR", help="a folder of sets that it is written to where all of it applies")
-    sub.usage = f"{sub.prog} [options] REPO FROM (TO | --tree DIR)"
 
 
 def new_set(sub: ArgumentParser) -> None:

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 PATCHES = Path("images/patches")
 # Digits of a commit in a folder's name: those of verl_npu's.
 DIGITS = 9
-# Of each action of which one option is in another word's place.
-USAGES = {
-    "port": "patches port REPO FROM TO, or patches port REPO FROM --tree DIR",
-    "new": "patches new REPO --tree DIR [--output DIR]",
-}
+USAGE_OF_NEW = "patches new REPO --tree DIR [--output DIR]"
 
 
 def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -90,31 +86,22 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Try the sets for a commit on another one, or on a folder, and print what becomes of each patch."""
+    """Try the sets for a commit on another one, and print what becomes of each patch."""
     from cannery.patches.io.git_apply import git_repository
     from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
-    from cannery.patches.io.trees import FolderReader, TreeReader
-    from cannery.patches.io.working_tree import working_commit
+    from cannery.patches.io.trees import TreeReader
 
     catalog = context.catalog()
     component = source_component(catalog, arguments.repo)
-    if bool(arguments.to) == bool(arguments.tree):
-        raise UsageError("patches port: name the revision to try, or a folder with --tree", hint=USAGES["port"])
-    start = some_commit(arguments.start)
-    folder = Path(arguments.tree) if arguments.tree else None
-    reader = FolderReader(folder) if folder else None
-    # A set is kept under the commit that it is for, which a folder has to name then.
-    to = working_commit(folder, context.env) if folder and arguments.output else arguments.tree
+    start, to = some_commit(arguments.start), full_commit(catalog, component, arguments.to)
     with ExitStack() as stack:
 
         def open_tree(name: str, commit: str) -> TreeReader:
             return stack.enter_context(closing(TreeReader(_fetched(context, catalog, name, commit))))
 
-        if folder is None:
-            to = full_commit(catalog, component, arguments.to)
         found = sets_for(catalog, component, start, context.patch_sets, open_tree)
-        tree = reader or open_tree(component, to)
         git = stack.enter_context(git_repository(context.env))
+        tree = open_tree(component, to)
         results = ported(git, found, tree, lambda: open_tree(component, full_commit(catalog, component, start)))
         _print_ported(context, results, to)
         fits = all(one.result.ok for _, patches in results for one in patches)
@@ -123,8 +110,7 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.output and not fits:
         context.say("nothing written: not all of it applies")
         again = f"build.py patches new {arguments.repo} --tree DIR --output {shlex.quote(arguments.output)}"
-        place = "the tree" if folder else f"a working tree at {to[:SHOWN]}"
-        context.say(f"next: make the changes in {place} by hand, then `{again}`")
+        context.say(f"next: make the changes in a working tree at {to[:SHOWN]} by hand, then `{again}`")
     return ExitCode.DONE if fits else ExitCode.FINDINGS
 
 
@@ -181,9 +167,9 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     repo = arguments.repo
     component = source_component(catalog, repo)
     if not arguments.tree:
-        raise UsageError("patches new: name the working tree with --tree", hint=USAGES["new"])
+        raise UsageError("patches new: name the working tree with --tree", hint=USAGE_OF_NEW)
     if context.work and not arguments.output:
-        raise UsageError("patches new: name the folder of sets with --output", hint=USAGES["new"])
+        raise UsageError("patches new: name the folder of sets with --output", hint=USAGE_OF_NEW)
     made = new_set(Path(arguments.tree), context.env)
     root = Path(arguments.output) if arguments.output else context.root / PATCHES
     folder = root / repo / made.rev[:DIGITS]

@@ -244,7 +244,7 @@ def test_dashes_are_no_options_value() -> None:
         (["patches", "summry"], ["'summry' is not known", "summary"]),
         (
             ["patches", "list", "--tree", "x"],
-            ["unknown option --tree", "patches port and patches new take it, build.py patches list does not"],
+            ["unknown option --tree", "patches new takes it, build.py patches list does not"],
         ),
         (["patches", "port", "verl", "a", "b", "--chip=a3"], ["unknown option --chip", "and patches summary take it"]),
         (["patches", "new", "verl", "796871d7d"], ["build.py patches new: one word too many: '796871d7d'"]),
@@ -435,7 +435,7 @@ def test_help_of_every_action_is_its_own(build: Build, name: str, action: str) -
 
 def test_an_action_has_its_own_options_and_words(build: Build) -> None:
     told = {action: build("patches", action, "--help").out for action in arguments.PATCHES}
-    assert {action for action, text in told.items() if "--tree DIR" in text} == {"port", "new"}
+    assert {action for action, text in told.items() if "--tree DIR" in text} == {"new"}
     assert {action for action, text in told.items() if "--chip CHIP" in text} == {"summary"}
     assert {action for action, text in told.items() if "PROFILE" in text} == {"list", "summary"}
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_trees import Repo
-from test_patching import ENGINE_FILE, PATCHED_FILE, Stack, diff, made_stack, plugin_files
+from test_patching import PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
-from cannery.errors import UnableError, UsageError
+from cannery.errors import UnableError
 from cannery.patches.io.folders import folder_sets, write_set
-from cannery.patches.io.trees import FolderReader
 from cannery.patches.io.working_tree import patch_names
 
 if TYPE_CHECKING:
@@ -79,23 +78,6 @@ def test_every_changed_file_is_in_a_patch_that_is_read_again(stack: Stack, tmp_p
     assert {name: (stack.engine.path / name).read_text() for name in files} == files
 
 
-def test_port_to_a_folder_is_kept_under_the_commit_of_it(stack: Stack, tmp_path: Path) -> None:
-    start = stack.commit[:9]
-    head = stack.engine.commit({"engine/core.py": f"# more\n{ENGINE_FILE}"})
-    out = tmp_path / "sets"
-    code, said = port(stack, start, "--tree", str(stack.engine.path), "--output", str(out))
-    assert code == 0, said
-    assert [path.relative_to(out).as_posix() for path in out.rglob("*.patch")] == [f"engine/{head[:9]}/core.patch"]
-    stack.engine.git("apply", "--check", str(out / "engine" / head[:9] / "core.patch"))
-    # A folder of which nobody knows the commit: not even a repository above it is asked.
-    inner = stack.engine.path / "inner"
-    (inner / "engine").mkdir(parents=True)
-    (inner / "engine/core.py").write_text(ENGINE_FILE)
-    code, said = port(stack, start, "--tree", str(inner), "--output", str(tmp_path / "other"))
-    assert (code, "is a folder inside a working tree" in said, (tmp_path / "other").exists()) == (2, True, False)
-    assert port(stack, start, "--tree", str(inner))[0] == 0, "without --output any folder will do"
-
-
 def test_words_of_port_are_read_alike_on_both_sides(stack: Stack, tmp_path: Path) -> None:
     upstream = stack.engine.commit({"engine/core.py": PATCHED_FILE})
     out = tmp_path / "sets"
@@ -105,8 +87,6 @@ def test_words_of_port_are_read_alike_on_both_sides(stack: Stack, tmp_path: Path
     for words in (("main", upstream), (stack.commit, "main")):
         code, said = port(stack, *words)
         assert (code, "'main' is not a" in said) == (2, True), said
-    code, said = port(stack, stack.commit, "--tree", str(tmp_path / "nothere"))
-    assert (code, "nothere' does not exist" in said) == (2, True), said
 
 
 def test_set_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -140,25 +120,6 @@ def test_what_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
         with pytest.raises(UnableError, match="cannot be written: not a directory") as failed:
             write_set(folder, {"a.patch": b"a"})
         assert failed.value.hint == "a file is where a folder is wanted: move it away"
-
-
-def test_links_in_a_folder_are_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real/a.py").write_text("a\n")
-    (tmp_path / "file.py").symlink_to("real/a.py")
-    (tmp_path / "folder").symlink_to("real")
-    (tmp_path / "loop").symlink_to("loop")
-    reader = FolderReader(tmp_path)
-    assert reader.read("real/a.py") == b"a\n"
-    for path in ("file.py", "folder/a.py", "loop", "loop/a.py", "real", "real/a.py/b", "none"):
-        assert reader.read(path) is None, path
-    (tmp_path / "root").symlink_to(tmp_path)
-    assert FolderReader(tmp_path / "root").read("real/a.py") == b"a\n", "how the folder itself is named is free"
-    with pytest.raises(UsageError, match=r"a\.py' is not a folder"):
-        FolderReader(tmp_path / "real/a.py")
-    with pytest.raises(UnableError, match="cannot be read: File name too long") as failed:
-        reader.read("x" * 300)
-    assert failed.value.hint == "make it readable for you"
 
 
 def test_new_reports_what_git_refuses(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +172,6 @@ def test_new_runs_no_program_that_a_tree_names(stack: Stack, tmp_path: Path) -> 
     (patch,) = (tmp_path / "sets").rglob("*.patch")
     stack.engine.git("apply", "--check", str(patch))
     assert patch.parent.name == head[:9]
-    words = ("--tree", str(mine), "--output", str(tmp_path / "ported"))
-    code, said = port(stack, stack.commit[:9], *words)
-    assert not (tmp_path / "ran").exists(), said
     (mine / "sub/s").write_text("changed\n")
     code, said = new(stack, mine, tmp_path / "other")
     assert (code, "submodule sub has changes of its own" in said) == (3, True), said

@@ -6,7 +6,6 @@ import ast
 import hashlib
 import json
 import re
-import shlex
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -665,17 +664,6 @@ def test_port_reports_each_patch_and_writes_what_applies(stack: Stack, tmp_path:
     upstream = stack.engine.commit({"engine/core.py": "# more\n# lines\n" + PATCHED_FILE})
     done = stack.small("patches", "port", "engine", stack.commit[:9], upstream, "--git-mirror", str(stack.mirror))
     assert (done.code, "core: is there already" in done.out) == (0, True)
-    done = stack.small(
-        "patches",
-        "port",
-        "engine",
-        stack.commit[:9],
-        "--tree",
-        str(stack.engine.path),
-        "--git-mirror",
-        str(stack.mirror),
-    )
-    assert (done.code, "is there already" in done.out) == (0, True)
 
 
 def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
@@ -711,18 +699,13 @@ def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path:
     assert (done.code, "1 of 1 apply" in done.out) == (0, True), done.err
 
 
-def test_a_misfit_of_ones_own_tree_is_ported_in_that_tree(stack: Stack, tmp_path: Path) -> None:
+def test_a_misfit_of_ones_own_tree_is_merged_there_by_git(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "my tree"
     shutil.copytree(stack.engine.path, mine)
     (mine / "engine/core.py").write_text(ENGINE_FILE.replace("return self.depth", "return 7"))
     done = stack.render("--src", f"engine={mine}")
-    hint = re.search(r"`build.py (patches port .*)` merges", done.err)
-    assert (done.code, hint is not None) == (5, True), done.err
-    assert hint is not None
-    assert hint[1] == f"patches port engine {stack.commit[:9]} --tree '{mine}'"
-    shown = stack.small(*shlex.split(hint[1]), "--git-mirror", str(stack.mirror))
-    assert (shown.code, ">>>>>>>" in shown.out, "return 7" in shown.out) == (3, True, True), shown.err
+    assert (done.code, f"`git -C '{mine}' apply -3 FILE.patch` merges it" in done.err) == (5, True), done.err
 
 
 def test_notes_of_several_sets_name_who_keeps_them(stack: Stack, tmp_path: Path) -> None:
@@ -787,7 +770,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (("port", "engine", "0000000000"), 2, "name the revision to try, or a folder with --tree"),
+        (("port", "engine", "0000000000"), 2, "the following arguments are required: TO"),
         (("port", "engine", "0000000000", "1" * 40), 3, "no patch set of engine is for commit 0000000000"),
         (("port", "engin", "a", "b"), 2, "'engin' is not a source component"),
         (("port", "engine"), 2, "the following arguments are required: FROM"),

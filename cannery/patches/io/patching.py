@@ -172,7 +172,7 @@ def _patched(work: _Work) -> Iterator[TreeSoFar]:
         fitting = tuple(_fitting(work, step))
         for one in fitting:
             count = len(tree.notes)
-            apply_patches(work.git, tree, one, _port_command(step, one, work.inputs))
+            apply_patches(work.git, tree, one, _next_step(step, one, work.inputs))
             if len(fitting) > 1:
                 tree.notes[count:] = [f"{one.keeper}: {note}" for note in tree.notes[count:]]
         _edit(work, tree)
@@ -206,13 +206,15 @@ def _edit(work: _Work, tree: TreeSoFar) -> None:
                     tree.left.append(NotPatched(edit.name, tree.step.name, f"your tree is another one: {error.what}"))
 
 
-def _port_command(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
-    """Return the command that tries a set on the very tree that a build takes: a commit's, or the user's folder."""
-    folder = (inputs.local.get(step.name) or inputs.local.get(step.package)) if step.is_local else None
-    to = f"--tree {shlex.quote(str(folder))}" if folder else step.commit
-    words = f"patches port {patches.repo} {patches.rev} {to}"
+def _next_step(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
+    """Return what to do about a set that does not fit: git merges it in the user's own tree, else `port` does."""
+    if step.is_local:
+        folder = inputs.local.get(step.name) or inputs.local.get(step.package)
+        return f"`git -C {shlex.quote(str(folder))} apply -3 FILE.patch` merges it into your tree"
+    words = f"patches port {patches.repo} {patches.rev} {step.commit}"
     is_own = inputs.own_sets is not None and patches.origin.startswith(f"{USER_SETS}/")
-    return words + (f" --patches {shlex.quote(str(inputs.own_sets))}" if is_own else "")
+    words += f" --patches {shlex.quote(str(inputs.own_sets))}" if is_own else ""
+    return f"`build.py {words}` merges what does not fit, and shows both sides where it cannot"
 
 
 def _recorded(work: _Work, tree: TreeSoFar) -> PatchedTree:

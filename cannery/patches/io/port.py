@@ -87,7 +87,7 @@ def full_commit(catalog: Catalog, component: str, text: str) -> str:
         return found[0]
     if not COMMIT.fullmatch(text):
         names = ", ".join(commit[:SHOWN] for commit in known)
-        hint = f"name a commit in full (40 hex digits), or one of {names}; a folder goes with --tree"
+        hint = f"name a commit in full (40 hex digits), or one of {names}"
         raise UsageError(f"{text!r} is not a known revision of {component}", hint=hint)
     return text
 

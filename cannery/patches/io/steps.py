@@ -65,10 +65,10 @@ class Applied:
         return f"{self.name}.patch" if self.repo else self.name
 
 
-def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> None:
+def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> None:
     """Apply a set, patch by patch. A patch that a user's own tree has already is left as it is.
 
-    `port` is the command that shows more of a misfit. Raises `BuildFailedError` that names patch, file and hunk.
+    `next_step` is what to do about a misfit. Raises `BuildFailedError` that names patch, file and hunk.
     """
     refused: list[Problem] = []
     misfits = 0
@@ -97,8 +97,7 @@ def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, port: str) -> No
         notes = [f"{file.name}.patch: {note}" for note in result.notes]
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else notes
     if refused:
-        hint = f"`build.py {port}` merges what does not fit, and shows both sides where it cannot" if misfits else ""
-        raise BuildFailedError("\n".join(map(str, refused)), where=where, hint=hint)
+        raise BuildFailedError("\n".join(map(str, refused)), where=where, hint=next_step if misfits else "")
 
 
 def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:

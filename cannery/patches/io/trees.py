@@ -1,13 +1,12 @@
-"""Single files of a source as it came: of a commit's tar, a local tree's, a source distribution, or a folder."""
+"""Single files of a source as it came: of a commit's tar, a local tree's, or a source distribution."""
 
 from __future__ import annotations
 
-import os
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
-from cannery.errors import UnableError, UsageError
+from cannery.errors import UnableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,32 +87,3 @@ class TreeReader:
             yield from ((info.filename, info.filename) for info in self._archive.infolist() if not info.is_dir())
         else:
             yield from ((member.name, member.name) for member in self._archive if member.isreg())
-
-
-class FolderReader:
-    """A folder as a tree (`cannery.patches.result.Files`)."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raise `UsageError` for what is not a folder."""
-        if not folder.is_dir():
-            what = "is not a folder" if folder.exists() else "does not exist"
-            raise UsageError(f"--tree: {str(folder)!r} {what}", hint="name the folder that the patches are tried on")
-        self._folder = folder.resolve()
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none. Links are not followed.
-
-        Raises `UnableError` for a file that cannot be read.
-        """
-        place = self._folder / path
-        try:
-            if os.path.realpath(place) != str(place) or not place.is_file():
-                return None
-            return place.read_bytes()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UnableError(f"cannot be read: {reason}", where=str(place), hint="make it readable for you") from error
-
-    def is_executable(self, path: str) -> bool:
-        """Whether a file may be executed."""
-        return self.read(path) is not None and os.access(self._folder / path, os.X_OK)

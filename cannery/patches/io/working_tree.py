@@ -35,25 +35,21 @@ class NewSet:
     untracked: tuple[str, ...]
 
 
-def working_commit(folder: Path, env: Mapping[str, str]) -> str:
-    """Return HEAD of the working tree whose root is `folder`.
-
-    Raises `UsageError` for another folder: a repository somewhere above it does not know what is in it.
-    """
-    tree, head = _opened(folder, env)
-    if tree.folder != folder.resolve():
-        what = f"--tree: {str(folder)!r} is a folder inside a working tree"
-        raise UsageError(what, hint=f"name its root, {tree.folder}")
-    return head
-
-
 def new_set(folder: Path, env: Mapping[str, str]) -> NewSet:
     """Make a set of what differs from HEAD in the working tree that `folder` is in, file by file.
 
     Raises `UsageError` for a folder that is in none, or whose tree git cannot read, `FindingsError` for a tree without
     changes and for changes that no patch of a file can hold.
     """
-    tree, head = _opened(folder, env)
+    try:
+        tree = read_work_tree(tree_root(folder), env)
+    except GitReadError as error:
+        hint = "name the working tree that you develop in"
+        what = f"--tree: git cannot read {str(folder)!r}: {str(error).removeprefix(FATAL)}"
+        raise UsageError(what, hint=hint) from error
+    if tree.head is None:
+        hint = "patches are for a commit: commit the state that they change"
+        raise UsageError(f"--tree: nothing was committed yet in {str(folder)!r}", hint=hint)
     _refuse_submodules(tree, env)
     found = {path: _change(tree, path, env) for path in tree.differing()}
     if not found:
@@ -64,21 +60,7 @@ def new_set(folder: Path, env: Mapping[str, str]) -> NewSet:
     names = patch_names(list(found))
     with git_repository(env) as git:
         texts = {names[path]: git.diff([one]) for path, one in found.items()}
-    return NewSet(head, texts, tree.untracked)
-
-
-def _opened(folder: Path, env: Mapping[str, str]) -> tuple[WorkTree, str]:
-    """Return the working tree that `folder` is in, and its HEAD."""
-    try:
-        tree = read_work_tree(tree_root(folder), env)
-    except GitReadError as error:
-        hint = "name the working tree that you develop in"
-        what = f"--tree: git cannot read {str(folder)!r}: {str(error).removeprefix(FATAL)}"
-        raise UsageError(what, hint=hint) from error
-    if tree.head is None:
-        hint = "patches are for a commit: commit the state that they change"
-        raise UsageError(f"--tree: nothing was committed yet in {str(folder)!r}", hint=hint)
-    return tree, tree.head
+    return NewSet(tree.head, texts, tree.untracked)
 
 
 def _change(tree: WorkTree, path: str, env: Mapping[str, str]) -> FileChange:
