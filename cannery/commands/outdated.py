@@ -41,6 +41,9 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(line)
     if report.upgrade is not None:
         print(f"upgraded: every pin at the newest that fits the rest, and all uploads up to {report.day}")
+    if held := next((one for one in report.packages if one.newest and one.upgraded != one.newest), None):
+        command = f"build.py check {recipe.name} --pin {held.name}=={held.newest}"
+        print(f"`{command}` reports what holds {held.name}")
     for text in (*report.problems, *(f"not asked: {trouble}" for trouble in report.troubles)):
         context.say(text)
     print(f"{recipe.name} for {recipe.target}, as of {report.day}: {_verdict(report)}")

@@ -1,18 +1,17 @@
-"""What is newer than a lock has it, and what holds it back: the lines of `outdated`, from answers that are there."""
+"""What is newer than a lock has it: the lines of `outdated`, from answers that are there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cannery.catalog.versions import live, marker_environment, package_name
+from cannery.catalog.versions import package_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cannery.compat.stock import Stock
     from cannery.lock.lock import Lock, LockedPackage, LockRequest
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
 
 # Of a set that works, and of versions that do not work together, so that one has to try.
 HEAD = {
-    True: ("package", "locked", "upgraded", "newest", "held by"),
-    False: ("package", "locked", "to try", "newest", "held by"),
+    True: ("package", "locked", "upgraded", "newest"),
+    False: ("package", "locked", "to try", "newest"),
 }
 NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Outdated:
-    """One package: its version in the lock, what an upgrade of all brings, the newest at all, and what holds it.
+    """One package: its version in the lock, what an upgrade of all brings, and the newest at all.
 
     Versions are without their local part; "" is not there, or not known. `direct`: a component of the profile.
     """
@@ -38,7 +37,6 @@ class Outdated:
     locked: str
     upgraded: str
     newest: str
-    held_by: str
     direct: bool
 
 
@@ -47,14 +45,13 @@ class Evidence:
     """What was found out beside the lock.
 
     `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
-    the one with the pins as they are, None when that does not work either. `pins` are those that can move; `in_table`
-    are pinned packages about which the compatibility table has rows; `stock` is what the indexes have.
+    the one with the pins as they are, None when that does not work either. `pins` are those that can move; `stock` is
+    what the indexes have.
     """
 
     fresh: Lock | None
     pins: Mapping[str, str]
     stock: Stock
-    in_table: frozenset[str]
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
@@ -93,58 +90,16 @@ def named_packages(recipe: Recipe, request: LockRequest, lock: Lock, fresh: Lock
     return tuple(dict.fromkeys([*wheels, *sorted((bounds | dates) & there), *sorted(asked)]))
 
 
-def outdated_packages(
-    recipe: Recipe, request: LockRequest, lock: Lock, found: Evidence, names: Iterable[str]
-) -> tuple[Outdated, ...]:
+def outdated_packages(recipe: Recipe, lock: Lock, found: Evidence, names: Iterable[str]) -> tuple[Outdated, ...]:
     """Return a line for each of `names`, in their order."""
     before = _versions(lock.packages)
     after = {**_versions(found.fresh.packages if found.fresh else lock.packages), **found.pins}
-    direct = {chosen.package: chosen for chosen in recipe.wheels}
-    lines = []
-    for name in names:
-        locked, upgraded = public(before.get(name, "")), public(after.get(name, ""))
-        line = Outdated(name, locked, upgraded, found.stock.newest(name), "", name in direct)
-        reasons = [*_holders(line, direct.get(name), recipe, request, found)]
-        if not reasons and _older(upgraded, line.newest):
-            reasons = ["other packages of the set"]
-        lines.append(replace(line, held_by=", ".join(dict.fromkeys(reasons))))
-    return tuple(lines)
-
-
-def _holders(
-    line: Outdated, chosen: Chosen | None, recipe: Recipe, request: LockRequest, found: Evidence
-) -> Iterator[str]:
-    """Give what keeps the lock from an upgrade, and that from the newest; nothing where only other packages can."""
-    overrides = [text for text in request.overrides if _is_of(text, line.name)]
-    pinned = chosen is not None and chosen.version is not None
-    if _older(line.locked, line.upgraded):
-        yield "pin" if pinned else "date bound"
-    if not _older(line.upgraded, line.newest):
-        return
-    if overrides:
-        yield from (f"override {text}" for text in overrides)
-        return
-    if pinned:
-        yield f"row: none newer for CANN {recipe.target.cann}" if line.name in found.in_table else "pin"
-    for text in request.constraints:
-        if _is_of(text, line.name) and not Requirement(text).specifier.contains(line.newest, prereleases=True):
-            yield f"row {text}" if text in recipe.held else f"constraint {text}"
-    yield from (f"date bound {day}" for name, day in _held_days(request) if name == line.name)
-    yield from _sources_asking(line, request)
-    if not found.stock.has(line.name, line.newest):
-        every = "every Python and arch of the profile"
-        yield f"no file for {every if len(found.stock.targets) > 1 else f'Python {request.python} on {request.arch}'}"
-
-
-def _sources_asking(line: Outdated, request: LockRequest) -> Iterator[str]:
-    """Give which sources' own requirements leave the newest out. What wheels ask for would have to be fetched."""
-    environment = marker_environment(request.python, request.arch)
-    for source in request.sources:
-        for wanted in live(source.requires, environment):
-            if canonicalize_name(wanted.name) == line.name and not wanted.specifier.contains(
-                line.newest, prereleases=True
-            ):
-                yield f"{source.name} asks {wanted}"
+    direct = {chosen.package for chosen in recipe.wheels}
+    versions = ((name, public(before.get(name, "")), public(after.get(name, ""))) for name in names)
+    return tuple(
+        Outdated(name, locked, upgraded, found.stock.newest(name), name in direct)
+        for name, locked, upgraded in versions
+    )
 
 
 def source_lines(recipe: Recipe, refs: Mapping[str, tuple[Mapping[str, str], str]]) -> tuple[str, ...]:
@@ -181,14 +136,10 @@ def _tagged(tag: str) -> bool:
 
 def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:
     """Return the lines of a table, with its head; `works`: an upgrade of all is a set that works."""
-    rows = [HEAD[works], *((p.name, p.locked, p.upgraded, p.newest, p.held_by) for p in packages)]
+    rows = [HEAD[works], *((p.name, p.locked, p.upgraded, p.newest) for p in packages)]
     widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
-    return tuple(
-        "  ".join(
-            f"{cell or (NOTHING if number < 4 else ''):<{widths[number]}}" for number, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    )
+    cells = ([f"{cell or NOTHING:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return tuple("  ".join(row).rstrip() for row in cells)
 
 
 def public(version: str) -> str:
@@ -198,11 +149,3 @@ def public(version: str) -> str:
 
 def _versions(packages: Iterable[LockedPackage]) -> dict[str, str]:
     return {package.name: package.version for package in packages}
-
-
-def _older(one: str, other: str) -> bool:
-    return bool(one and other) and Version(one) < Version(other)
-
-
-def _is_of(requirement: str, name: str) -> bool:
-    return package_name(requirement) == name

@@ -8,7 +8,6 @@ import pytest
 from factories import catalog, components, lock, package, packages, profile
 from packaging.version import Version
 
-from cannery.catalog.compatibility import Row
 from cannery.catalog.component import parse_component
 from cannery.compat.stock import Release, Stock
 from cannery.lock.lock import Lock, LockedPackage, LockRequest
@@ -74,94 +73,20 @@ def look(
     after = tuple(replace(p, version=fresh.get(p.name.replace("-", "_"), p.version)) for p in mine.packages)
     today, request = replace(mine, packages=after), lock_request(found)
     there = stock(newest, upgrade_targets(found))
-    evidence = Evidence(today, pins or {}, there, frozenset({"torch", "torch-npu"}))
+    evidence = Evidence(today, pins or {}, there)
     names = dict.fromkeys([*named_packages(found, request, mine, today), *changed_names(mine, today)])
-    return {line.name: line for line in outdated_packages(found, request, mine, evidence, names)}
+    return {line.name: line for line in outdated_packages(found, mine, evidence, names)}
 
 
 def test_the_profile_s_own_packages_come_first_and_in_its_order() -> None:
     lines = look(recipe(), {}, numpy="2.4", antlr4="5.0")
     assert [*lines] == ["torch", "torch-npu", "ray", "numpy", "antlr4"]
     assert [line.direct for line in lines.values()] == [True, True, True, False, False]
-    assert lines["torch"] == Outdated("torch", "2.9.0", "2.9.0", "", "", direct=True)
+    assert lines["torch"] == Outdated("torch", "2.9.0", "2.9.0", "", direct=True)
     assert (lines["numpy"].locked, lines["numpy"].upgraded) == ("2.3.0", "2.4")
 
 
-@pytest.mark.parametrize(
-    ("changes", "pins", "fresh", "newest", "held_by"),
-    [
-        ({}, {}, {"ray": "2.60.0"}, "2.60.0", "date bound"),
-        ({}, {}, {}, "2.50.0", ""),
-        ({}, {}, {}, "2.60.0", "other packages of the set"),
-        (
-            {"constraints": [{"requirement": "ray<2.55", "reason": "a reason of ours"}]},
-            {},
-            {"ray": "2.54.0"},
-            "2.60.0",
-            "date bound, constraint ray<2.55",
-        ),
-        (
-            {"overrides": [{"requirement": "ray==2.50.0", "reason": "a reason of ours"}]},
-            {},
-            {},
-            "2.60.0",
-            "override ray==2.50.0",
-        ),
-        (
-            {"exclude_newer_packages": {"Ray": {"date": "2025-12-01", "reason": "a reason of ours"}}},
-            {},
-            {},
-            "2.60.0",
-            "date bound 2025-12-01",
-        ),
-        # A later day of its own holds nothing: today is later still.
-        (
-            {"exclude_newer_packages": {"Ray": {"date": "2026-02-01", "reason": "a reason of ours"}}},
-            {},
-            {},
-            "2.60.0",
-            "other packages of the set",
-        ),
-    ],
-)
-def test_what_holds_a_package_that_is_not_pinned(
-    changes: dict[str, object], pins: dict[str, str], fresh: dict[str, str], newest: str, held_by: str
-) -> None:
-    assert look(recipe(**changes), {"ray": newest}, pins, **fresh)["ray"].held_by == held_by
-
-
-def test_what_holds_a_pin() -> None:
-    lines = look(recipe(), {"torch": "2.13.0+cpu", "torch-npu": "2.9.0.post1"}, {"torch-npu": "2.9.0.post1"})
-    assert lines["torch"].held_by == "row: none newer for CANN 8.5.0"
-    assert (lines["torch"].newest, lines["torch"].locked) == ("2.13.0", "2.9.0")
-    assert (lines["torch-npu"].upgraded, lines["torch-npu"].held_by) == ("2.9.0.post1", "pin")
-    listed = [
-        {"name": "torch", "version": "2.9.0"},
-        {"name": "torch-npu", "version": "2.9.0"},
-        {"name": "ray", "version": "2.50.0"},
-    ]
-    assert look(recipe(components=listed), {"ray": "2.60.0"})["ray"].held_by == "pin"
-
-
-def test_a_row_that_holds_what_is_not_pinned_and_a_release_for_another_python() -> None:
-    known = catalog().compatibility
-    row = Row.model_validate({"of": "torchvision==0.24.0", "fits": {"torch": "2.9.0"}, "source": "table"})
-    mine = catalog(compatibility=known.model_copy(update={"rows": (*known.rows, row)}))
-    found = select(mine, "stack", Options(), Arch.AMD64)
-    base = lock(found)
-    with_it = replace(base, packages=(*base.packages, package("torchvision", "0.24.0")))
-    newest = {"torchvision": "0.25.0+cpu"}
-    for targets, words in (
-        (upgrade_targets(found), "every Python and arch of the profile"),
-        ((("3.11", Arch.AMD64),), "Python 3.11 on amd64"),
-    ):
-        evidence = Evidence(with_it, {}, stock(newest, targets, fits=False), frozenset())
-        (line,) = outdated_packages(found, lock_request(found), base, evidence, ["torchvision"])
-        assert line.held_by == f"row torchvision==0.24.0, no file for {words}"
-
-
-def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
-    requires = ["ray<2.55", 'ray<2; python_version < "3"', "numpy"]
+def test_tags_of_a_source_that_are_newer() -> None:
     known = {
         **components(),
         "vllm": parse_component(
@@ -169,18 +94,13 @@ def test_what_a_source_asks_for_is_known_without_fetching_it() -> None:
                 "kind": "source",
                 "summary": "x",
                 "install": "wheel",
-                "releases": {"1.0": {"requires": requires, "source": "made up"}},
+                "releases": {"1.0": {"requires": [], "source": "made up"}},
             }
         ),
     }
     listed = [{"name": "torch", "version": "2.9.0"}, {"name": "ray"}, {"name": "vllm", "release": "1.0"}]
     mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
     found = select(mine, "stack", Options(), Arch.AMD64)
-    assert look(found, {"ray": "2.60.0"})["ray"].held_by == "vllm asks ray<2.55"
-    bent = replace(
-        found, profile=profile(components=listed, overrides=[{"requirement": "ray<2.58", "reason": "bent here"}])
-    )
-    assert look(bent, {"ray": "2.60.0"})["ray"].held_by == "override ray<2.58"
     assert source_lines(found, {}) == ("vllm: pinned to release 1.0; its repository was not asked: not looked at",)
     refs = {"HEAD": "1" * 40, "refs/tags/v1.0": "2" * 40, "refs/tags/v1.1": "3" * 40, "refs/tags/v2.0rc1": "4" * 40}
     assert source_lines(found, {"vllm": (refs, "")}) == (f"vllm: pinned to release 1.0; newest tag v1.1, {'3' * 40}",)
@@ -204,15 +124,15 @@ def test_names_that_a_fresh_lock_has_otherwise() -> None:
 
 def test_the_table_says_what_is_not_there_with_a_dash() -> None:
     lines = (
-        Outdated("torch", "2.9.0", "2.9.0", "2.13.0", "pin", direct=True),
-        Outdated("gone", "1.0", "", "", "", direct=False),
+        Outdated("torch", "2.9.0", "2.9.0", "2.13.0", direct=True),
+        Outdated("gone", "1.0", "", "", direct=False),
     )
     assert table(lines) == (
-        "package  locked  upgraded  newest  held by",
-        "torch    2.9.0   2.9.0     2.13.0  pin",
+        "package  locked  upgraded  newest",
+        "torch    2.9.0   2.9.0     2.13.0",
         "gone     1.0     -         -",
     )
-    assert table(lines, works=False)[0] == "package  locked  to try  newest  held by"
+    assert table(lines, works=False)[0] == "package  locked  to try  newest"
 
 
 def test_rows_are_of_what_the_profile_names_and_of_what_is_asked_for_and_changes() -> None:

@@ -104,10 +104,9 @@ def look(  # noqa: PLR0913 - what is looked at, as of when, and how much of it
         (f"with the date bound at {day} and the pins as they are", after_problem),
         ("with every pin at the newest that fits", problem),
     )
-    in_table = frozenset(name for name in solver.movable or () if solver.known(name))
     return Report(
         day=day,
-        packages=outdated_packages(recipe, request, lock, Evidence(after, pins, stock, in_table), names),
+        packages=outdated_packages(recipe, lock, Evidence(after, pins, stock), names),
         folded=tuple(name for name in changed if name not in names),
         sources=source_lines(recipe, _refs(recipe, sources) if sources else {}),
         upgrade=lock_change(lock.packages, with_known_files(last, lock).packages) if last else None,
