@@ -22,7 +22,7 @@ help: ## print targets and variables
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend DEV='component=folder …' PRINT=1 FORMAT=compose|pod|job|raycluster|spdx|provenance|markdown NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
 	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
-	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 ATTACH=1 SIGN=key KEEP_GOING=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
+	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 ATTACH=1 SIGN=key KEEP_GOING=1 UNVERIFIED=1 PARTIAL=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3 MAX_JOBS=compilers-at-once"
 	@echo "a command that fails has its own exit code (README, Exit codes): make prints it as Error N, and itself ends with 2"
 

@@ -313,11 +313,13 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
     from cannery.host.io.look import read_host
     from cannery.host.io.place import EnginePlace
     from cannery.host.npus import wanted_paths
-    from cannery.verify.io.run import Runner, verify
+    from cannery.verify.io.run import SCRIPT, Runner, verify
 
     context = work.context
     access = work.catalog.chips[work.plan.recipe.target.chip]
     if isinstance(work.place, EnginePlace):
         remove_orphans(work.place.client)
     host = read_host(wanted_paths(access), Path("/"))
-    return verify(request, Runner(work.place, access, host, context.cache, context.say), on_check)
+    program = context.root / "templates/rootfs" / SCRIPT[1:]
+    runner = Runner(work.place, access, host, context.cache, context.say, program.parent)
+    return verify(request, runner, on_check)

@@ -35,6 +35,8 @@ SWITCHES = {
     "PUSH": "--push",
     "ATTACH": "--attach",
     "KEEP_GOING": "--keep-going",
+    "UNVERIFIED": "--unverified",
+    "PARTIAL": "--partial",
 }
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")

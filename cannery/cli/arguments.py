@@ -157,7 +157,7 @@ COMMANDS = {
                 *PLANNED,
                 options.proof,
             ),
-            *(options.build, options.locked, options.registry, options.several, options.trusted),
+            *(options.build, options.locked, options.registry, options.several, options.trusted, options.lesser),
         ),
     ),
     "verify": Command(
@@ -230,13 +230,13 @@ COMMANDS = {
         "registry",
         "push a verified image to REGISTRY",
         "push quickstart --registry host/team",
-        (options.as_json, *PLAN, options.registry, options.trusted),
+        (options.as_json, *PLAN, options.registry, options.trusted, options.lesser),
     ),
     "pull": Command(
         "registry",
         "pull the prebuilt image of exactly this plan",
         "pull quickstart --registry host/team",
-        (options.as_json, *PLAN, options.registry),
+        (options.as_json, *PLAN, options.registry, options.lesser),
     ),
     "save": Command(
         "archive",

@@ -185,6 +185,14 @@ def build(sub: ArgumentParser) -> None:
     add("--reuse", action="store_true", help="pull the prebuilt image from REGISTRY where it is there, else build")
 
 
+def lesser(sub: ArgumentParser) -> None:
+    """Take which image without a whole proof is moved."""
+    either = sub.add_mutually_exclusive_group()
+    for proof, what in (("unverified", "that verify has not run on"), ("partial", "verified by its files alone")):
+        words = f"an image {what}, whose tag ends with -{proof}; no moving tag follows"
+        either.add_argument(f"--{proof}", dest="proof", action="store_const", const=proof, default="", help=words)
+
+
 def several(sub: ArgumentParser) -> None:
     """Take what becomes of images, and of the others where one fails."""
     add = sub.add_argument

@@ -15,20 +15,22 @@ from cannery.build.io.disk import check_cache_space, check_engine_space, check_s
 from cannery.commands.arguments import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all
-from cannery.commands.place import image_place
+from cannery.commands.place import making_place
 from cannery.commands.stamp import keep_stamp
 from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
-from cannery.errors import ExitCode, NetworkError, UsageError
+from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.make import on_labelled_base
+from cannery.ship.published import UNVERIFIED
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.io.heartbeat import heartbeat
+from cannery.verify.io.run import PARTIAL
 from cannery.verify.lines import summary_line
 from cannery.vocab import BaseKind
 
@@ -64,7 +66,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     if errors(findings):
         context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
     arguments.builder = _known_builder(arguments, context, plan)
-    _check_emulation(context, plan, is_other_builder=bool(arguments.builder))
+    _check_emulation(arguments, context, plan)
     if arguments.reuse and (reused := _reuse(arguments, context, catalog, plan)) is not None:
         return reused
     if not plan.lock.complete:
@@ -78,7 +80,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
-    place = image_place(context, arguments.output)
+    place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
@@ -144,7 +146,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
     """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
-    place = image_place(context, arguments.output)
+    place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
     if trial is None:
@@ -160,10 +162,15 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     """Verify an image, let its moving tags follow, write or push it where that is asked for."""
     plan = work.plan
-    result = None if arguments.no_verify else verify_built(arguments, work, made.id)
-    code = exit_code(result)
-    references = _tagged(work, code)
-    outcome = Outcome(code, table(plan, references, made, result), _value(plan, references, made, result))
+    why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
+    result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
+    code = ExitCode.UNABLE if why else exit_code(result)
+    lesser = _lesser(work, result, why)
+    references = plan.references[:1] if lesser else _tagged(work, code)
+    value = _value(plan, references, made, result) | ({"error": lesser} if why else {})
+    outcome = Outcome(code, table(plan, references, made, result), value)
+    if lesser:
+        work.context.say(f"{'error' if why else 'warning'}: {lesser}")
     if code is ExitCode.VERIFY_FAILED:
         return outcome
     if folder := _layout_folder(arguments):
@@ -173,10 +180,25 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
         _push(arguments, work)
     if folder or arguments.push:  # what no stamp looks at: it is done each time
         return outcome
-    if result and code is ExitCode.DONE:
+    if result and code is ExitCode.DONE and not lesser:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
         keep_stamp(arguments, work, made.id, references, table(plan, references, again, result))
     return outcome
+
+
+def _lesser(work: Work, result: Verified | None, why: str) -> str:
+    """Return what of an image's proof is missing where this host runs none of its programs, and what completes it."""
+    if why:
+        missing, proof = f"assembled, not verified: {why}", UNVERIFIED
+    elif result and result.report["result"] == PARTIAL:
+        missing = f"verified in part, by its files alone: {work.place.cannot(work.plan.recipe.target.arch)}"
+        proof = PARTIAL
+    else:
+        return ""
+    name = work.plan.recipe.name
+    there = f"`pull {name} --{proof}`, `verify {name}` and `push {name}`"
+    next_step = f"`push {name} --{proof}` takes it to a host that runs it; there {there} complete it"
+    return f"{missing}\n  → with the same options, {next_step}"
 
 
 def _push(arguments: argparse.Namespace, work: Work) -> None:
@@ -213,7 +235,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
-    place = image_place(context, arguments.output)
+    place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     before, begun = known_layers(place), time.monotonic()
     try:
@@ -241,14 +263,20 @@ def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
     return plan.references
 
 
-def _check_emulation(context: Context, plan: Plan, *, is_other_builder: bool) -> None:
-    """Raise `UnableError` where this host would have to run programs of another arch and cannot.
+def _check_emulation(arguments: argparse.Namespace, context: Context, plan: Plan) -> None:
+    """Raise `UnableError` where this host's engine would have to run programs of another arch and cannot.
 
-    Of an engine on another machine, and of another builder, nothing is known here: the build will say.
+    Without an engine, much of an image is made all the same. Of an engine on another machine, and of another builder,
+    nothing is known here: the build will say.
     """
     is_remote = context.env.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:"))
-    if not is_other_builder and not is_remote:
+    if arguments.builder or is_remote:
+        return
+    try:
         check_emulation(plan.recipe.target.arch, context.arch)
+    except UnableError:
+        if isinstance(making_place(context, arguments.output), EnginePlace):
+            raise
 
 
 def _layer_words(made: Built) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
@@ -26,14 +27,19 @@ def image_place(context: Context, output: str | None = None) -> ImagePlace:
 
     Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
     """
-    place, error = _chosen(context, output)
-    why = why_not(context.cache) if isinstance(place, StorePlace) else ""
-    if why and error:
-        what = f"no Docker engine answers, and this host cannot run images without one: {why}"
-        raise UnableError(what, hint=error.hint) from error
-    if why:
-        raise UnableError(f"this host cannot run images without an engine: {why}", where=f"--output {output}")
+    place = making_place(context, output)
+    if isinstance(place, StorePlace) and place.why_not:
+        raise UnableError(place.why_not)
     return place
+
+
+def making_place(context: Context, output: str | None = None) -> ImagePlace:
+    """Return a place as `image_place` does, also where nothing can run: much of an image is made without that."""
+    place, error = _chosen(context, output)
+    if isinstance(place, EnginePlace) or not (why := why_not(context.cache)):
+        return place
+    words = "no Docker engine answers, and images cannot" if error else "images cannot"
+    return replace(place, why_not=f"{words} run without one here: {why}")
 
 
 def kept_place(context: Context) -> ImagePlace:

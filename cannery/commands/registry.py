@@ -35,10 +35,10 @@ from cannery.ship.io.registry import (
     push_image,
     tag_locally,
 )
-from cannery.ship.published import ids_of, parse_registry, push_fault
+from cannery.ship.published import UNVERIFIED, ids_of, parse_registry, push_fault
 from cannery.store.io.store import Store
 from cannery.util.image_reference import split_tag
-from cannery.verify.io.run import has_passed
+from cannery.verify.io.run import FILES, PARTIAL, has_passed
 
 if TYPE_CHECKING:
     import argparse
@@ -72,17 +72,21 @@ def access_of(context: Context) -> Access:
 
 @dataclass(frozen=True)
 class Push:
-    """What a push does beside pushing: replace another image, attach documents, sign."""
+    """What a push does beside pushing: replace another image, attach documents, sign.
+
+    `proof` is what an image without a whole one may have: it then goes under a tag that ends with that word.
+    """
 
     is_forced: bool
     attach: bool
     signer: Signer | None
+    proof: str
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, context: Context) -> Push:
         """Read the command line. Raises as `find_signer`: before anything is built or pushed."""
         signer = find_signer(arguments.sign, context.env) if arguments.sign is not None else None
-        return cls(arguments.force, arguments.attach, signer)
+        return cls(arguments.force, arguments.attach, signer, arguments.proof)
 
 
 @as_errors
@@ -97,13 +101,13 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def push_made(work: Work, registry: str, how: Push) -> None:
     """Push the image of a plan from its place, and print what is in the registry then.
 
-    Raises `FindingsError` for an image that verify has not passed, that its tag does not describe, or whose tag is
-    taken; where it is forced that tag is replaced.
+    Raises `FindingsError` for an image that verify has not passed (unless its lesser proof is allowed), that its tag
+    does not describe, or whose tag is taken; where it is forced that tag is replaced.
     """
     context, plan = work.context, work.plan
     image = work.place.needed(plan.reference, plan.recipe.name)
     dock = dock_of(context, mover(work.place), plan, registry, is_push=True)
-    _refuse_unfit(context, dock, work.catalog, image)
+    dock = replace(dock, proof=_proof(context, dock, work.catalog, image, how.proof))
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
     fault = push_fault(there, dock.arch, ids)
@@ -161,8 +165,11 @@ def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> 
     return there
 
 
-def _refuse_unfit(context: Context, dock: Dock, catalog: Catalog, image: EngineImage) -> None:
-    """Raise `FindingsError` where an image is not what its tag describes, or verify has not passed for it."""
+def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, allowed: str) -> str:
+    """Return "" for an image that verify has passed, else what it has in place of that, if it is `allowed`.
+
+    Raises `FindingsError` where it is not, or where the image is not what its tag describes.
+    """
     plan = dock.plan
     faults = content_faults(dock, image)
     if faults:
@@ -170,9 +177,14 @@ def _refuse_unfit(context: Context, dock: Dock, catalog: Catalog, image: EngineI
         hint = f"build.py image {plan.recipe.name} makes the image of this tag"
         raise FindingsError(f"this image is not what its tag describes{listed}", where=plan.reference, hint=hint)
     digest = manifest_digest(context, catalog, on_labelled_base(plan, dict(image.labels)))
-    if not has_passed(context.cache, image.id, digest):
-        hint = f"build.py verify {plan.recipe.name}, with the same options"
-        raise FindingsError(f"verify has not passed for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
+    if has_passed(context.cache, image.id, digest):
+        return ""
+    found = PARTIAL if has_passed(context.cache, image.id, digest, FILES) else UNVERIFIED
+    if found != allowed:
+        hint = f"build.py verify {plan.recipe.name}, with the same options; --{found} pushes it under a tag of its own"
+        what = "verify has passed in part" if found == PARTIAL else "verify has not passed"
+        raise FindingsError(f"{what} for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
+    return found
 
 
 @as_errors
@@ -180,11 +192,11 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    dock = dock_of(context, mover(kept_place(context)), plan, registry)
+    dock = replace(dock_of(context, mover(kept_place(context)), plan, registry), proof=arguments.proof)
     image = pull_image(dock)
     if image is None:
         raise absent(dock)
-    tag_locally(dock, image, plan.references)
+    tag_locally(dock, image, plan.references[:1] if dock.proof else plan.references)
     _print(context, dock, published(dock, dock.reference), image)
     return ExitCode.DONE
 

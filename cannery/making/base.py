@@ -28,9 +28,16 @@ if TYPE_CHECKING:
 
 
 def make_standins(work: Work) -> None:
-    """Bring the stand-in base into the place of the run, for the target and for the build host's own arch."""
+    """Bring the stand-in base into the place of the run, for the target and for the build host's own arch.
+
+    None is made that this host cannot run: it is needed for a foundation alone.
+    """
     context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
-    wanted = [pair for pair in _standin_locks(work) if place.find(pair[0]) is None]
+    wanted = [
+        (reference, lock)
+        for reference, lock in _standin_locks(work)
+        if place.find(reference) is None and not place.cannot(lock.arch)
+    ]
     if not wanted:
         return
     from cannery.lock.io.wheels import fetch_wheels

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
 from cannery.errors import BuildFailedError, FindingsError, UnableError
-from cannery.host.io.place import EnginePlace
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way, baked, why_baked
 from cannery.making.base import make_standins
 from cannery.making.boxes import boxed
@@ -61,6 +61,8 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     why = why_baked(work, options)
     if why and options.way is Way.ASSEMBLE:
         raise UnableError(f"this image cannot be assembled here: {why}", hint="leave `--with assemble` out")
+    if isinstance(place, StorePlace) and place.find(foundation_reference(plan)) is None:
+        _check_runs(work, place, "foundation")
     if plan.recipe.base.kind is BaseKind.STANDIN:
         make_standins(work)
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
@@ -70,6 +72,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
         if isinstance(place, EnginePlace):
             steps.append(baked(work, place, folder, options, part))
         else:
+            _check_runs(work, place, part.target)
             steps.append(boxed(work, place, folder, part))
 
     if why or options.way is Way.BAKE:
@@ -83,6 +86,13 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     seconds, log = time.monotonic() - begun, steps[-1].log if steps else None
     new = new_layers(plan, before, image.layers)
     return Built(image.id, image.size, len(image.layers), new, *counts, seconds, log)
+
+
+def _check_runs(work: Work, place: StorePlace, target: str) -> None:
+    """Raise `UnableError` where a part of an image has to be made in boxes, and this host runs none of its programs."""
+    names = [layer.name for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
+    part = f"the sources ({', '.join(names)})" if target == "sources" else "the foundation (base, system packages)"
+    place.check_runs(work.plan.recipe.target.arch, f"{part}, which the image store does not have")
 
 
 def _assembled(work: Work, make: Callable[[Part], None]) -> None:
@@ -129,6 +139,8 @@ def tried(work: Work, trial: Trial) -> Built:
         texts=files_layer(plan, context.templates(), work.catalog.compatibility),
     )
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
+    if plan.recipe.base.kind is BaseKind.STANDIN and work.place.cannot(plan.recipe.target.arch):
+        make_standins(work)  # whose Python makes byte code
     with bench(work, parent["Id"]) as on:
         (layer,) = made(on, [trial_content(changes, on.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)

@@ -121,6 +121,9 @@ class Box:
     `upper.work` beside it; with None they are in memory, and gone with the box. `tmpfs` are paths of empty file systems
     in memory, on which `binds` may be. `user` is uid and gid. Without `network` there is but its own `lo`. `devices`
     are paths in `/dev` that are the host's; `shm_size` is the size of `/dev/shm` in bytes.
+
+    With `outside` the command is the host's: it begins in a folder whose `root` has the layers, and nothing else is
+    mounted.
     """
 
     lowers: tuple[PurePath, ...]
@@ -134,6 +137,7 @@ class Box:
     network: bool = False
     devices: tuple[str, ...] = ()
     shm_size: int = SHM_SIZE
+    outside: bool = False
 
 
 def work_folder(upper: PurePath) -> PurePath:
@@ -156,7 +160,8 @@ def box_command(box: Box, scratch: PurePath) -> tuple[str, ...]:
 
 def box_script(box: Box, scratch: PurePath) -> str:
     """Return the shell script that makes a box in new namespaces and runs its arguments there, as a command."""
-    parts = (_PRELUDE, *_root(box, scratch), *_mounts(box), _command(box))
+    inside = ('trap - EXIT\nexec "$@"',) if box.outside else (*_mounts(box), _command(box))
+    parts = (_PRELUDE, *_root(box, scratch), *inside)
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

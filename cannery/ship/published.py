@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+# The end of the tag of an image that verify has not looked at.
+UNVERIFIED = "unverified"
 # Tags of other plans that a message names.
 NEAR_SHOWN = 5
 HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are appended"

@@ -12,23 +12,28 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.commands.place import store_place
 from cannery.context import read_context
 from cannery.engine.io.endpoint import DEFAULT_SOCKET
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Repository
 from cannery.engine.oci import AbsentError
 from cannery.errors import ExitCode
+from cannery.host.io.place import StorePlace
+from cannery.pipeline import Work, manifest_digest, planned, verified
+from cannery.recipe.recipe import Options
 from cannery.sandbox.io.able import why_not
 from cannery.ship.published import INDEX_TYPE
 from cannery.store.io.store import Store
 from cannery.util.io.pip_settings import PipSettings
+from cannery.verify.io.run import VerifyRequest
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image, layers_of
 from tests.e2e.registry import Registry, login
 
@@ -80,6 +85,14 @@ def registry(tmp_path_factory: pytest.TempPathFactory, without: Without) -> Iter
         without.env["DOCKER_CONFIG"] = str(folder / "docker")
         yield found
         del without.env["DOCKER_CONFIG"]
+
+
+@dataclass(frozen=True)
+class Blind(StorePlace):
+    """The image store of a host that runs no program of any image."""
+
+    def cannot(self, arch: str) -> str:
+        return f"nothing for {arch} runs here"
 
 
 def store() -> Store:
@@ -198,3 +211,51 @@ def test_save_and_load_go_from_store_to_store(without: Without, stored: dict[str
     found = Store(tmp_path / "cache/images").find(stored["references"][0])
     assert found is not None
     assert found.id == stored["id"]
+
+
+def test_where_no_sandbox_runs_an_image_is_assembled_and_proved_elsewhere(
+    without: Without, stored: dict[str, Any], registry: Registry
+) -> None:
+    """As in an ordinary container of a CI system, whose root lacks CAP_SYS_ADMIN."""
+    pin, place = ("--pin", "tqdm==4.67.0"), ("--registry", f"{registry.host}/ci")
+    closed = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", sys.executable, "build.py")
+
+    def contained(*words: str) -> subprocess.CompletedProcess[str]:
+        command = (*closed, *words)
+        return subprocess.run(command, cwd=ROOT, env=without.env, capture_output=True, text=True, check=False)
+
+    without("image", PROFILE, *pin, "--no-verify")  # byte code, where this host has no Python of the image's release
+    done = contained("image", PROFILE, *pin)
+    assert done.returncode == ExitCode.UNABLE, done.stderr
+    assert "assembled, not verified" in done.stderr
+    reference = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("image "))
+    made = store().find(reference)
+    assert made is not None
+    assert "verify has not passed" in without("push", PROFILE, *pin, *place, code=ExitCode.FINDINGS).stderr
+    pushed = contained("push", PROFILE, *pin, *place, "--unverified")
+    assert pushed.returncode == 0, pushed.stderr
+    assert f"/{reference}-unverified" in pushed.stdout
+    store().remove(reference)
+    without("pull", PROFILE, *pin, *place, code=ExitCode.NETWORK)
+    without("pull", PROFILE, *pin, *place, "--unverified")
+    found = store().find(reference)
+    assert found is not None
+    assert found.id == made.id
+    without("verify", PROFILE, *pin)
+    assert "-unverified" not in without("push", PROFILE, *pin, *place).stdout
+
+
+def test_where_no_program_of_it_runs_its_files_are_looked_at(stored: dict[str, Any]) -> None:
+    context = read_context(ROOT)
+    catalog, plan, _ = planned(context, PROFILE, Options())
+    place = store_place(context)
+    blind = Blind(place.store, place.env, place.arch, place.cache)
+    manifest = manifest_digest(context, catalog, plan)
+    request = VerifyRequest(plan.reference, stored["id"], "", "1g", plan.recipe.target.arch, manifest, again=True)
+    checks: list[str] = []
+    found = verified(Work(context, catalog, plan, blind), request, lambda check: checks.append(check["id"]))
+    assert (found.status, found.report["result"]) == (0, "partial"), found.report
+    assert {"static.wheels", "static.files", "static.base", "static.leftovers"} < set(checks)
+    assert not {name for name in checks if name.endswith(("python", "libraries", "torch"))}
+    other = replace(request, manifest_sha256="0" * 64)
+    assert verified(Work(context, catalog, plan, blind), other, lambda _: None).status == 1

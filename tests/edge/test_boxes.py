@@ -151,6 +151,17 @@ def test_with_network_it_is_the_hosts(layer: Path) -> None:
 
 
 @makes_boxes
+def test_a_command_outside_is_the_hosts_and_has_the_layers_as_a_folder(layer: Path) -> None:
+    (layer / "bin").mkdir()
+    (layer / "bin/cat").write_text("of another machine")
+    before = mounts_of_host()
+    box = Box((layer,), ("/bin/cat", "root/bin/cat"), outside=True)
+    done = ran(box, layer.with_name("mounts"))
+    assert (done.returncode, done.stdout) == (0, "of another machine"), done.stderr
+    assert mounts_of_host() == before
+
+
+@makes_boxes
 def test_seventy_layers_are_one_root(layer: Path) -> None:
     layers = [layer.with_name(f"{number:064x}") for number in range(70)]
     for number, one in enumerate(layers):

@@ -330,6 +330,9 @@ def test_an_emulator_is_looked_for_before_anything_is_fetched(
     image: Image, monkeypatch: pytest.MonkeyPatch, able: bool, engine: str, code: ExitCode, words: str
 ) -> None:
     monkeypatch.setattr(rootfs, "is_registered", lambda _arch: able)
+    if not able and not engine:
+        there: Any = SimpleNamespace()
+        monkeypatch.setattr(image_command, "making_place", lambda *_: EnginePlace(there, there, {}))
     monkeypatch.setenv("DOCKER_HOST", engine)
     done = image.small("image", "stack", "--arch", "arm64", "--base", "standin")
     assert (done.code, words in done.err) == (code, True), done.err

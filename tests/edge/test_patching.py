@@ -26,7 +26,7 @@ from cannery.errors import FindingsError
 from cannery.lock.text import format_lock, parse_lock
 from cannery.pipeline import manifest_digest, patched, planned
 from cannery.util.io.files import write_atomic
-from cannery.verify.io.run import ASKED
+from cannery.verify.io.run import ASKED, FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -255,10 +255,19 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     monkeypatch.setattr(publish, "content_faults", lambda *_: ())
     monkeypatch.setattr(publish, "on_labelled_base", lambda plan, _labels: plan)
     with pytest.raises(FindingsError, match="verify has not passed for this image"):
-        publish._refuse_unfit(context, dock, catalog, image)  # type: ignore[arg-type] # what it looks at of an image
+        publish._proof(context, dock, catalog, image, "partial")  # type: ignore[arg-type] # what it looks at
+    assert publish._proof(context, dock, catalog, image, "unverified") == "unverified"  # type: ignore[arg-type]
+    notes = context.cache / "verified"
+    report = {"result": "partial", "counts": {}, ASKED: {"levels": [FILES], "manifest_sha256": built}}
+    write_atomic(notes / f"{'a' * 24}-0.json", json.dumps(report))
+    for allowed in ("", "unverified"):
+        with pytest.raises(FindingsError, match="verify has passed in part"):
+            publish._proof(context, dock, catalog, image, allowed)  # type: ignore[arg-type]
+    assert publish._proof(context, dock, catalog, image, "partial") == "partial"  # type: ignore[arg-type]
     report = {"result": "passed", "counts": {}, ASKED: {"levels": [], "manifest_sha256": built}}
-    write_atomic(context.cache / "verified" / f"{'a' * 24}-0.json", json.dumps(report))
-    publish._refuse_unfit(context, dock, catalog, image)  # type: ignore[arg-type] # the same
+    write_atomic(notes / f"{'a' * 24}-1.json", json.dumps(report))
+    for allowed in ("", "partial", "unverified"):
+        assert publish._proof(context, dock, catalog, image, allowed) == ""  # type: ignore[arg-type]
 
 
 def test_same_set_is_the_same_step_and_another_one_is_another(stack: Stack) -> None:

@@ -81,7 +81,29 @@ def test_a_host_that_can_do_neither_is_told_both(context: Context, monkeypatch: 
     assert caught.value.code == ExitCode.UNABLE
     assert "no Docker engine answers" in caught.value.what
     assert "only root can" in caught.value.what
-    assert caught.value.hint == "install one"
+
+
+def test_what_needs_no_program_of_the_image_is_made_where_none_runs(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "find_engine", no_engine)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "only root can")
+    place = module.making_place(context)
+    assert isinstance(place, StorePlace)
+    assert "only root can" in place.cannot("amd64")
+    image = put(place.store, LOWER)  # of arm64
+    with pytest.raises(UnableError, match=r"byte code.*only root can"):
+        place.python_command(image, "/usr/bin/python3")
+
+
+@pytest.mark.parametrize(("is_there", "words"), [(True, ""), (False, "runs no arm64 programs")])
+def test_another_architecture_runs_where_an_emulator_is(
+    context: Context, monkeypatch: pytest.MonkeyPatch, is_there: bool, words: str
+) -> None:
+    monkeypatch.setattr("cannery.host.io.place.is_registered", lambda _arch: is_there)
+    place = module.store_place(context)
+    assert place.cannot("amd64") == ""
+    assert (words in place.cannot("arm64"), bool(place.cannot("arm64"))) == (True, not is_there)
 
 
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +114,9 @@ def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeyp
     for output in ("store", "oci:there"):
         place = image_place(context, output)
         work: Any = Work(context, None, None, place)  # type: ignore[arg-type] # what a push reads is not read here
-        _push(argparse.Namespace(registry="registry.example/team", force=False, attach=False, sign=None), work)
+        _push(
+            argparse.Namespace(registry="registry.example/team", force=False, attach=False, sign=None, proof=""), work
+        )
         assert pushed.pop() is place
         assert isinstance(place, StorePlace)
 

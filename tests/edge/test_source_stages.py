@@ -281,7 +281,7 @@ def test_a_tree_has_the_same_files_whoever_makes_its_layer(stages: Stages, tmp_p
     by_digest = {sha256(text.encode()).hexdigest(): text.encode() for text in data}
     laid = [OverlayFile(**{**file, "data": by_digest.get(str(file["after"]), b"")}) for file in files]  # type: ignore[arg-type]
     tree = Tree(tar, str(tmp_path / "opt/src/tiny-src"), tuple(laid))
-    worker = Worker((sys.executable, str(PROGRAM), "1"), os.environ, sys.version)
+    worker = Worker(lambda: (sys.executable, str(PROGRAM), "1"), os.environ, sys.version)
     modules = modules_of_tree(tree)
     make_code([modules], worker, tmp_path)
     stream = io.BytesIO()

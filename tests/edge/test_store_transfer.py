@@ -7,6 +7,7 @@ import io
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -355,6 +356,29 @@ def test_a_plan_is_pushed_and_pulled_without_an_engine(
     assert found is not None
     tag_locally(there, found, dock.plan.references)
     assert [getattr(other.find(name), "id", "") for name in dock.plan.references] == [image.id] * 2
+
+
+@pytest.mark.parametrize("proof", ["partial", "unverified"])
+def test_what_is_not_verified_has_a_tag_of_its_own_until_it_is(
+    store: Store, registry: StoringRegistry, dock: Dock, tmp_path: Path, proof: str
+) -> None:
+    put_labelled(store)
+    image = store.find("demo:1")
+    assert image is not None
+    less = replace(dock, proof=proof)
+    push_image(less, image, None)
+    assert less.aliases == ()
+    assert {tag for _, tag in registry.manifests if not tag.startswith("sha256:")} == {f"1-{proof}"}
+    assert pull_image(dock) is None
+    other = Store(tmp_path / "other")
+    there = replace(less, client=other)
+    found = pull_image(there)
+    assert found is not None
+    assert found.id == image.id
+    registry.seen.clear()
+    push_image(replace(there, proof=""), found, None)
+    assert registry.manifests["team/demo", "1"] == registry.manifests["team/demo", f"1-{proof}"]
+    assert not [line for line in map(str, registry.seen) if "PATCH" in line]
 
 
 def test_two_architectures_share_a_tag(store: Store, registry: StoringRegistry, dock: Dock, tmp_path: Path) -> None:

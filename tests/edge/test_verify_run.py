@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from factories import MANAGERS, MOUNTS
+from test_store import LOWER, put
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.context import Context
@@ -15,14 +18,15 @@ from cannery.engine.io.containers import LABEL, owner
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.look import read_host
-from cannery.host.io.place import EnginePlace
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.host.npus import HostNpus
+from cannery.store.io.store import Store
 from cannery.verify.io import run as module
-from cannery.verify.io.run import Runner, Verified, VerifyRequest, has_passed, script_digest
+from cannery.verify.io.run import FILES, Runner, Verified, VerifyRequest, has_passed, script_digest
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from cannery.sandbox.box import Box
 
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)
 BARE = HostNpus(frozenset(), frozenset())
@@ -71,7 +75,7 @@ def verify(
 ) -> Verified:
     """Run, and collect the checks that were reported as they ended."""
     place = EnginePlace(engine, None, context.env)  # type: ignore[arg-type] # the client is for other calls
-    runner = Runner(place, ACCESS, host, context.cache, context.say)
+    runner = Runner(place, ACCESS, host, context.cache, context.say, context.root)
     return module.verify(request, runner, (checks if checks is not None else []).append)
 
 
@@ -234,6 +238,39 @@ CHECKS = [
 ]
 
 
+def test_where_no_program_of_an_image_runs_its_files_are_looked_at_and_that_is_no_whole_proof(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(context.cache / "images")
+    image = put(store, LOWER)
+    script = f"echo '{json.dumps(REPORT)}'"
+    boxes: list[Box] = []
+
+    def command(_self: StorePlace, box: Box) -> tuple[str, ...]:
+        boxes.append(box)
+        return ("sh", "-c", script)
+
+    monkeypatch.setattr(StorePlace, "command", command)
+    monkeypatch.setattr("cannery.host.io.place.is_registered", lambda _arch: False)
+    place = StorePlace(store, context.env, "amd64", context.cache)
+    runner = Runner(place, ACCESS, BARE, context.cache, context.say, Path("/the/script"))
+    request = replace(REQUEST, image=image, image_id=image, arch=Arch.ARM64, manifest_sha256=MANIFEST)
+    found = module.verify(request, runner, print)
+    assert (found.status, found.report["result"], found.reused) == (0, "partial", False)
+    (box,) = boxes
+    assert (box.outside, box.command[0], "/the/script" in box.command) == (True, sys.executable, True)
+    assert module.verify(request, runner, print).reused
+    assert not passed(context, image)
+    assert has_passed(context.cache, image, MANIFEST, FILES)
+    with pytest.raises(UnableError, match="checks of NPUs"):
+        module.verify(replace(request, require_npu=True), runner, print)
+    # An emulator that is there now is no reason to believe the partial result.
+    monkeypatch.setattr("cannery.host.io.place.is_registered", lambda _arch: True)
+    found = module.verify(request, runner, print)
+    assert (found.report["result"], found.reused, boxes[-1].outside) == ("passed", False, False)
+    assert passed(context, image)
+
+
 def test_each_check_is_reported_as_it_ends(context: Context, docker: Docker) -> None:
     lines = "\n".join(json.dumps(check) for check in CHECKS)
     docker.answers({**REPORT, "checks": CHECKS}, 1, error=f"WARNING: a platform\n{lines}")
@@ -244,7 +281,7 @@ def test_each_check_is_reported_as_it_ends(context: Context, docker: Docker) -> 
     docker.program.write_text(text)
     seen: list[Any] = []
     place = EnginePlace(docker.engine, None, context.env)  # type: ignore[arg-type]
-    runner = Runner(place, ACCESS, BARE, context.cache, context.say)
+    runner = Runner(place, ACCESS, BARE, context.cache, context.say, context.root)
 
     def note(check: dict[str, Any]) -> None:
         seen.append(check)

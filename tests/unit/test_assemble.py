@@ -6,10 +6,12 @@ import hashlib
 import io
 import json
 import os
+import platform
 import sys
 import tarfile
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +28,7 @@ from cannery.assemble.image import (
     settings_of,
 )
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_in
+from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_in, python_worker
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -39,7 +41,6 @@ from tests.unit.test_wheel_files import make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from cannery.plan.plan import Plan
 
@@ -48,7 +49,7 @@ SITE = f"/opt/venv/lib/python{PYTHON}/site-packages"
 TAG = sys.implementation.cache_tag
 PLACE = Place(PYTHON, 1_700_000_000)
 # This very Python, where a build has the base's in a container.
-WORKER = Worker((sys.executable, str(PROGRAM), "2"), os.environ, sys.version)
+WORKER = Worker(lambda: (sys.executable, str(PROGRAM), "2"), os.environ, sys.version)
 
 
 def hashed(path: Path) -> Wheel:
@@ -106,9 +107,9 @@ def test_a_layer_has_the_byte_code_of_a_build_stage(tmp_path: Path) -> None:
 
 
 def test_byte_code_is_made_once_for_each_wheel_and_python(tmp_path: Path) -> None:
-    wheel, other = hashed(make(tmp_path, {"demo/a.py": ""})), Worker(("false",), {}, "another Python")
+    wheel, other = hashed(make(tmp_path, {"demo/a.py": ""})), Worker(lambda: ("false",), {}, "another Python")
     compile_all(Content((wheel,)), WORKER, tmp_path)
-    compile_all(Content((wheel,)), Worker(("false",), {}, sys.version), tmp_path)
+    compile_all(Content((wheel,)), Worker(lambda: ("false",), {}, sys.version), tmp_path)
     assert code_path(wheel.sha256, WORKER, tmp_path) != code_path(wheel.sha256, other, tmp_path)
     with pytest.raises(UnableError, match="byte code"):
         compile_all(Content((wheel,)), other, tmp_path)
@@ -117,8 +118,43 @@ def test_byte_code_is_made_once_for_each_wheel_and_python(tmp_path: Path) -> Non
 
 def test_a_worker_that_ends_early_is_reported_with_its_words(tmp_path: Path) -> None:
     wheels = [hashed(make(tmp_path, {f"{name}/a.py": "a = 1\n" * 100_000}, name)) for name in ("demo", "other")]
+    worker = Worker(lambda: ("sh", "-c", "echo no such image >&2"), os.environ, "x")
     with pytest.raises(UnableError, match="no such image"):
-        compile_all(Content(tuple(wheels)), Worker(("sh", "-c", "echo no such image >&2"), os.environ, "x"), tmp_path)
+        compile_all(Content(tuple(wheels)), worker, tmp_path)
+
+
+class Blind:
+    """A place that runs no image."""
+
+    env = os.environ
+
+    def python_command(self, image: str, python: str, *_arguments: str, stdin: bool = False) -> tuple[str, ...]:
+        raise UnableError(f"{python} of {image} does not run ({stdin})")
+
+
+@pytest.mark.parametrize(("release", "is_made"), [(platform.python_version(), True), ("3.11.99", False)])
+def test_where_an_image_does_not_run_this_hosts_python_of_the_same_release_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, is_made: bool
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    note = tmp_path / "layers/pythons/abc"
+    note.parent.mkdir(parents=True)
+    note.write_text(f"{release} (main, of the image) [GCC]")
+    worker = python_worker(Blind(), "sha256:abc", "/usr/bin/python3", tmp_path)
+    wheel = hashed(make(tmp_path, {"demo/a.py": "a = 1\n"}))
+    if not is_made:
+        with pytest.raises(UnableError, match="does not run"):
+            compile_all(Content((wheel,)), worker, tmp_path)
+        return
+    compile_all(Content((wheel,)), worker, tmp_path)
+    compile_all(Content((wheel,)), WORKER, tmp_path)
+    made, own = (code_path(wheel.sha256, one, tmp_path).read_bytes() for one in (worker, WORKER))
+    assert made == own
+
+
+def test_an_image_whose_python_is_not_known_compiles_nothing_where_it_does_not_run(tmp_path: Path) -> None:
+    with pytest.raises(UnableError, match="does not run"):
+        python_worker(Blind(), "sha256:abc", "/usr/bin/python3", tmp_path)
 
 
 def test_a_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
@@ -44,9 +45,12 @@ runpy.run_path("/tmp/bytecode.py", run_name="__main__")
 
 @dataclass(frozen=True)
 class Worker:
-    """What compiles: a command that serves as `bytecode.serve` does, its environment, and which Python it is."""
+    """What compiles: a command that serves as `bytecode.serve` does, its environment, and which Python it is.
 
-    command: tuple[str, ...]
+    `command` gives it, and is called only where something is to be compiled.
+    """
+
+    command: Callable[[], tuple[str, ...]]
     env: Mapping[str, str]
     version: str
 
@@ -81,9 +85,29 @@ def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> W
             hint = "BuildKit needs no container for it: `--with bake`"
             raise UnableError(f"{python} of the base does not run: {why}", where=image, hint=hint)
         write_atomic(note, done.stdout)
+    version = note.read_text(encoding="utf-8")
+    return Worker(partial(_serving, place, image, python, version), place.env, version)
+
+
+def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple[str, ...]:
+    """Return the command of a worker: the image's Python, or where it cannot run this host's of the same release."""
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
-    command = place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
-    return Worker(command, place.env, note.read_text(encoding="utf-8"))
+    try:
+        return place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
+    except UnableError:
+        if found := _own_python(version.split(maxsplit=1)[0]):
+            return found, "-I", str(PROGRAM), jobs
+        raise
+
+
+def _own_python(release: str) -> str:
+    """Return this host's Python of a release as 3.11.2, "" without one."""
+    name = f"python{release.rpartition('.')[0]}"
+    for path in filter(None, (shutil.which(name, path=folder) for folder in os.get_exec_path())):
+        question = (path, "-I", "-c", "import platform; print(platform.python_version())")
+        if run(question, check=False).stdout.strip() == release:
+            return path
+    return ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +164,7 @@ def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
     if not missing:
         return
     with tempfile.TemporaryFile() as errors, subprocess.Popen(
-        worker.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(worker.env)
+        worker.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(worker.env)
     ) as process:  # fmt: skip
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         sent = begin(lambda: _send(missing, into))

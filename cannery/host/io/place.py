@@ -17,9 +17,11 @@ from cannery.assemble.image import common_layers
 from cannery.assemble.io.load import archive
 from cannery.engine.io.client import EngineError, load, load_error
 from cannery.engine.io.inspect import find_image, image_layers, needed_image
-from cannery.errors import UsageError
+from cannery.errors import UnableError, UsageError
 from cannery.sandbox.box import Box, box_command
+from cannery.standin.io.rootfs import is_registered
 from cannery.util.io.own_folder import own_folder
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +92,10 @@ class EnginePlace:
         """Whether programs of that architecture run under emulation."""
         return self.platform(arch) is not None
 
+    def cannot(self, _arch: str) -> str:
+        """Return "": what the engine cannot run was seen before."""
+        return ""
+
     def platform(self, arch: str) -> str | None:
         """Return what names the platform of an image to the engine, None where it is the engine's own."""
         return self.engine.foreign(arch)
@@ -102,12 +108,16 @@ class EnginePlace:
 
 @dataclass(frozen=True)
 class StorePlace:
-    """The image store of this host, of architecture `arch`, and the environment in which boxes are started."""
+    """The image store of this host, of architecture `arch`, and the environment in which boxes are started.
+
+    `why_not` is why this host makes no boxes, "" where it does.
+    """
 
     store: Store
     env: Mapping[str, str]
     arch: str
     cache: Path
+    why_not: str = ""
 
     def find(self, name: str) -> EngineImage | None:
         """Return an image by its name or id, None without one."""
@@ -148,11 +158,23 @@ class StorePlace:
         """Whether programs of that architecture run under emulation."""
         return arch != self.arch
 
+    def cannot(self, arch: str) -> str:
+        """Return why this host runs no program of an image for `arch`, "" where it does."""
+        if self.why_not or not self.is_foreign(arch) or is_registered(Arch(arch)):
+            return self.why_not
+        return f"this host runs no {arch} programs ({Arch(arch).emulation})"
+
+    def check_runs(self, arch: str, what: str) -> None:
+        """Raise `UnableError` where this host cannot make `what`, which runs programs of an image for `arch`."""
+        if why := self.cannot(arch):
+            raise UnableError(f"this host cannot make {what}: {why}")
+
     def platform(self, arch: str) -> None:
         """Return None: nothing has to name a platform."""
 
     def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:  # noqa: ARG002
-        """Return a command that runs the Python of an image in a box, without network."""
+        """Return a command that runs the Python of an image in a box, without network. Raises `UnableError`."""
+        self.check_runs(self.store.needed(image).arch, "byte code, for which the image's Python runs")
         return self.command(Box(self.store.lowers(image), (python, *arguments)))
 
     def command(self, box: Box) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Dock:
     """A plan's place in a registry, and how it is reached: from an engine, by its client, or from the image store.
 
     `registry` is what is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes).
+    `proof` is "" for a verified image; one with less has a tag that ends with it, and no moving tag.
     """
 
     client: docker.DockerClient | Store
@@ -61,15 +62,18 @@ class Dock:
     access: Access
     say: Callable[[str], None]
     show: Callable[[str, int], AbstractContextManager[TransferView]]
+    proof: str = ""
 
     @property
     def reference(self) -> str:
         """The plan's tag in the registry."""
-        return published_reference(self.registry, self.plan.reference)
+        return published_reference(self.registry, self.plan.reference) + (f"-{self.proof}" if self.proof else "")
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The moving tags there; none for a trial."""
+        """The moving tags there; none for a trial, and for an image that is not verified in full."""
+        if self.proof:
+            return ()
         return tuple(published_reference(self.registry, alias) for alias in self.plan.references[1:])
 
     @property

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from cannery.assemble.image import env_of
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
-from cannery.host.io.place import EnginePlace
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.run.box import container_box
 from cannery.run.container import RunRequest, docker_arguments, make_container
+from cannery.sandbox.box import Box
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.heartbeat import heartbeat
 from cannery.util.io.process import Result, run
@@ -33,6 +36,25 @@ if TYPE_CHECKING:
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
+# The level of a run in which no program of the image runs: this host's Python looks at its files. It is no whole proof.
+FILES, PARTIAL = "files", "partial"
+# Static checks that run a program of the image, or look at how a container was started.
+NOT_OF_FILES = ("python", "env", "set-env", "libraries", "device-type", "preload", "shadow", "pip-check", "shm")
+# The script as a program of this host. All that it imports is read before the image's files become its root.
+_LOOK = """\
+import json, os, sys
+folder, env, left_out, *words = sys.argv[1:]
+sys.path.insert(0, folder)
+import verify
+from verifying.checks import CHECKS
+os.chroot("root")
+os.chdir("/")
+os.environ.clear()
+os.environ.update(json.loads(env))
+left = [f"static.{name}" for name in left_out.split(",")]
+only = [name for name in CHECKS if name.startswith("static.") and name not in left]
+sys.exit(verify.main([*words, *(word for name in only for word in ("--only", name))]))
+"""
 # The option by which the script prints each check on stderr as it ends, and its exit code for an option unknown to it.
 STREAM, WRONG_USE = "--stream", 2
 # The key of a stored report that has the levels and the manifest which were asked for.
@@ -77,7 +99,8 @@ class VerifyRequest:
 class Runner:
     """Where the script runs: where the image is, and this host's NPUs.
 
-    Results are kept below `cache`; `say` prints that a long run goes on.
+    Results are kept below `cache`; `say` prints that a long run goes on. `program` is the folder with the verify script
+    of this Cannery, which looks at images whose own programs this host cannot run.
     """
 
     place: ImagePlace
@@ -85,6 +108,7 @@ class Runner:
     host: HostNpus
     cache: Path
     say: Callable[[str], None]
+    program: Path
 
 
 @dataclass(frozen=True)
@@ -99,16 +123,21 @@ class Verified:
 def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], None]) -> Verified:
     """Return the result of verify: a remembered pass of the same image, script and host, or that of a fresh run.
 
-    `on_check` gets each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start the
-    container, `VerifyFailedError` when the script gives no report.
+    Where this host runs no program of the image, only its files are looked at, and the result is `PARTIAL`. `on_check`
+    gets each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start the container,
+    `VerifyFailedError` when the script gives no report.
     """
-    options = [word for level in request.levels for word in ("--level", level)]
+    if why := runner.place.cannot(request.arch):
+        if request.require_npu:
+            raise UnableError(f"the checks of NPUs cannot run: {why}", where=request.image)
+        request = replace(request, levels=(FILES,))
+    options = [word for level in request.levels if level != FILES for word in ("--level", level)]
     options += ["--require-npu"] if request.require_npu else []
     options += ["--manifest-sha256", request.manifest_sha256] if request.manifest_sha256 else []
     host = runner.host
-    key = sha256_bytes(
-        json.dumps([request.script_digest, options, sorted(host.nodes | host.paths | host.hidden)]).encode()
-    )[:16]
+    of_host = sorted(host.nodes | host.paths | host.hidden)
+    inputs = [request.script_digest, [*options, *([FILES] if why else [])], of_host]
+    key = sha256_bytes(json.dumps(inputs).encode())[:16]
     store = runner.cache / "verified" / f"{_stem(request.image_id)}-{key}.json"
     remembered = None if request.again else _remembered(store)
     if remembered is not None:
@@ -116,6 +145,7 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
     slow = ["--timeout", str(EMULATED_SILENCE)] if runner.place.is_foreign(request.arch) else []
     report, status = _report(request, runner, [*options, *slow], on_check)
     if status == 0:
+        report |= {"result": PARTIAL} if why else {}
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
     elif status == 1:  # what has passed before, on another host or at another level, is no proof any more
@@ -137,9 +167,8 @@ def _stored(store: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     # A result without ASKED, as they once were stored, is no proof for a push.
-    if not isinstance(report, dict) or report.get("result") != "passed" or not {"counts", ASKED} <= set(report):
-        return None
-    return report
+    is_whole = isinstance(report, dict) and {"result", "counts", ASKED} <= set(report)
+    return report if is_whole and report["result"] in {"passed", PARTIAL} else None
 
 
 def stored_results(cache: Path, image_id: str) -> list[Path]:
@@ -147,12 +176,12 @@ def stored_results(cache: Path, image_id: str) -> list[Path]:
     return sorted((cache / "verified").glob(f"{_stem(image_id)}-*.json"))
 
 
-def has_passed(cache: Path, image_id: str, manifest_sha256: str) -> bool:
-    """Whether all levels of verify have passed on this host for exactly this image, with that manifest in it.
+def has_passed(cache: Path, image_id: str, manifest_sha256: str, *levels: str) -> bool:
+    """Whether verify has passed on this host for exactly this image, with that manifest in it: all levels, or `levels`.
 
     The result still counts when the NPUs or drivers of the host have changed: verify proves the image.
     """
-    asked = {"levels": [], "manifest_sha256": manifest_sha256}
+    asked = {"levels": [*levels], "manifest_sha256": manifest_sha256}
     found = map(_stored, stored_results(cache, image_id))
     return any(stored is not None and stored[ASKED] == asked for stored in found)
 
@@ -195,6 +224,9 @@ def _report(
 
 
 def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]) -> Result:
+    if FILES in request.levels:
+        with heartbeat(runner.say, lambda: "looking at the files", BEAT):
+            return run_streamed(_look_command(request, runner, options), runner.place.env, on_check)
     name = own_name("verify")
     container = make_container(
         RunRequest(
@@ -226,6 +258,15 @@ def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
         return place.engine.command(first, "--network", "none", *label_words(), *rest)
     image = container.request.image
     return place.command(container_box(container, place.store.lowers(image), place.attributes(image)["Config"]))
+
+
+def _look_command(request: VerifyRequest, runner: Runner, options: list[str]) -> tuple[str, ...]:
+    """Return what runs the script of this Cannery, by this host's Python, on the files of an image of the store."""
+    place = runner.place
+    assert isinstance(place, StorePlace)  # noqa: S101 - an engine runs what it has
+    env = json.dumps(env_of(place.attributes(request.image)["Config"]))
+    words = (sys.executable, "-Ic", _LOOK, str(runner.program), env, ",".join(NOT_OF_FILES), "--json", *options)
+    return place.command(Box(place.store.lowers(request.image), words, outside=True))
 
 
 def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check: Callable[[Check], None]) -> Result:
