@@ -38,7 +38,7 @@ check: ## report whether the version set of PROFILE can work
 	$(RUN) check
 lock: ## resolve PROFILE (or all profiles) into images/locks
 	$(RUN) lock
-outdated: ## report what is newer than PROFILE's lock, and what an upgrade would change
+outdated: ## report what is newer than PROFILE's lock, and which of it fits together
 	$(RUN) outdated
 plan: ## show the layers of PROFILE's image
 	$(RUN) plan

@@ -126,13 +126,10 @@ COMMANDS = {
     ),
     "outdated": Command(
         "outdated",
-        "report what is newer, and what an upgrade would change",
+        "report what is newer, and which of it fits together",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
-        (
-            *(options.as_json, options.profile(), options.target, options.wheelhouse, options.git_mirror),
-            options.whole_list("every package that would change, not only those that the profile names"),
-        ),
+        (options.as_json, options.profile(), options.target, options.wheelhouse, options.git_mirror),
     ),
     "plan": Command(
         "check",

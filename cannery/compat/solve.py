@@ -17,7 +17,7 @@ from cannery.catalog.versions import distance, parsed_version
 from cannery.compat.judgement import misfits
 from cannery.compat.subject import Subject
 from cannery.compat.table import holds, is_held, weight
-from cannery.recipe.bounds import held_bounds, same_release, takes
+from cannery.recipe.bounds import same_release, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -231,9 +231,3 @@ def newest_pins(solver: Solver, newest: Callable[[str], str | None]) -> dict[str
         elif (latest := newest(name)) is not None and Version(latest) > Version(Version(versions[name]).public):
             found[name] = latest
     return found
-
-
-def with_pins(recipe: Recipe, catalog: Catalog, pins: Mapping[str, str]) -> Recipe:
-    """Return `recipe` with other versions of its pinned wheels, and the bounds that follow from them."""
-    chosen = tuple(replace(c, version=pins.get(c.package, c.version)) for c in recipe.chosen)
-    return replace(recipe, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))

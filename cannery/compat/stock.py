@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,6 @@ class Stock:
     releases: Mapping[str, tuple[Release, ...]]
     targets: Targets
     trouble: Mapping[str, str]
-
-    def with_more(self, other: Stock) -> Stock:
-        """Return this stock with further packages."""
-        return replace(self, releases={**self.releases, **other.releases}, trouble={**self.trouble, **other.trouble})
 
     def has(self, name: str, version: str) -> bool:
         """Whether there are files of a release for every target; its local part counts when `version` has one."""

@@ -1,4 +1,4 @@
-"""Files that a lock is missing: those with a published hash (images/hashes.yaml), and where makers publish the rest."""
+"""Files that a lock is missing: of an earlier lock, with a published hash; and where makers publish the rest."""
 
 from __future__ import annotations
 
@@ -37,6 +37,25 @@ def _known(package: LockedPackage, lock: Lock, published: Mapping[str, Published
 def _is_of(one: PublishedFile, package: LockedPackage) -> bool:
     name, version = parse_wheel_filename(one.file)[:2]
     return name == package.name and version == Version(package.version)
+
+
+def with_known_files(new: Lock, old: Lock | None) -> Lock:
+    """Return `new` with what `old` has of packages whose index was not reached: file, hash and size.
+
+    Only of the same version, from the same index, for the same Python and arch, and up to no later a day: that is what
+    the index would have answered. Who asks for the package is `new`'s own. It
+    is taken before a published hash (of which `size` is 0), since the index itself gave it.
+    """
+    if old is None or (old.python, old.arch) != (new.python, new.arch) or old.exclude_newer > new.exclude_newer:
+        return new
+    known = {(p.name, p.version, p.index): p for p in old.packages if p.size}
+    packages = tuple(
+        replace(found, via=package.via)
+        if not package.size and (found := known.get((package.name, package.version, package.index)))
+        else package
+        for package in new.packages
+    )
+    return replace(new, packages=packages)
 
 
 def missing_packages(lock: Lock) -> tuple[LockedPackage, ...]:

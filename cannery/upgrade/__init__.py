@@ -1,1 +1,1 @@
-"""What is newer than a lock, and what an upgrade would change (`outdated`)."""
+"""What is newer than a lock, and which of it fits together (`outdated`)."""

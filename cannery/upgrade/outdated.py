@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cannery.catalog.versions import package_name
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from cannery.compat.stock import Stock
-    from cannery.lock.lock import Lock, LockedPackage, LockRequest
+    from cannery.compat.stock import Allowed
+    from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Chosen, Recipe
     from cannery.vocab import Arch
 
-# Of a set that works, and of versions that do not work together, so that one has to try.
-HEAD = {
-    True: ("package", "locked", "upgraded", "newest"),
-    False: ("package", "locked", "to try", "newest"),
-}
+HEAD = ("package", "locked", "fits", "newest")
 NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Outdated:
-    """One package: its version in the lock, what an upgrade of all brings, and the newest at all.
+    """A component of the profile: its version in the lock, the newest that fits with the others, and the newest at all.
 
-    Versions are without their local part; "" is not there, or not known. `direct`: a component of the profile.
+    Versions are without their local part; "" is not there, or not known.
     """
 
     name: str
     locked: str
-    upgraded: str
+    fits: str
     newest: str
-    direct: bool
 
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was found out beside the lock.
-
-    `fresh` is the lock with every pin at the newest that fits and all uploads up to today; where that set does not work
-    the one with the pins as they are, None when that does not work either. `pins` are those that can move; `stock` is
-    what the indexes have.
-    """
-
-    fresh: Lock | None
-    pins: Mapping[str, str]
-    stock: Stock
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer one fits."""
+        return bool(self.locked and self.fits) and Version(self.fits) > Version(self.locked)
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
@@ -61,45 +44,16 @@ def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
     return tuple(every) if mine in every else (mine,)
 
 
-def at_day(request: LockRequest, day: str) -> LockRequest:
-    """Return `request` with its date bound moved to `day`. A package that is held at an earlier day stays held."""
-    return replace(request, exclude_newer=max(day, request.exclude_newer), package_dates=_held_days(request))
-
-
-def _held_days(request: LockRequest) -> tuple[tuple[str, str], ...]:
-    return tuple(pair for pair in request.package_dates if pair[1] < request.exclude_newer)
-
-
-def changed_names(lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
-    """Return the packages that `fresh` has otherwise than `lock`."""
-    before = _versions(lock.packages)
-    after = _versions(fresh.packages) if fresh else before
-    return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-
-
-def named_packages(recipe: Recipe, request: LockRequest, lock: Lock, fresh: Lock | None) -> tuple[str, ...]:
-    """Return what the profile names: its wheels, in its order; then of the lock what its bounds and dates are about.
-
-    Last what is asked for besides, by CANN or a pin for once, as far as `fresh` has it otherwise.
-    """
-    profile, there = recipe.profile, {package.name for package in lock.packages}
-    bounds = {package_name(item.requirement) for item in (*profile.constraints, *profile.overrides)}
-    dates = {str(canonicalize_name(name)) for name in profile.exclude_newer_packages}
-    asked = {package_name(text) for text in request.requirements} & {*changed_names(lock, fresh)}
-    wheels = [chosen.package for chosen in recipe.wheels]
-    return tuple(dict.fromkeys([*wheels, *sorted((bounds | dates) & there), *sorted(asked)]))
-
-
-def outdated_packages(recipe: Recipe, lock: Lock, found: Evidence, names: Iterable[str]) -> tuple[Outdated, ...]:
-    """Return a line for each of `names`, in their order."""
-    before = _versions(lock.packages)
-    after = {**_versions(found.fresh.packages if found.fresh else lock.packages), **found.pins}
-    direct = {chosen.package for chosen in recipe.wheels}
-    versions = ((name, public(before.get(name, "")), public(after.get(name, ""))) for name in names)
-    return tuple(
-        Outdated(name, locked, upgraded, found.stock.newest(name), name in direct)
-        for name, locked, upgraded in versions
-    )
+def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], fitting: Allowed) -> tuple[Outdated, ...]:
+    """Return a line for each wheel of the profile; `pins` are those that can move together, and where to."""
+    locked = {package.name: public(package.version) for package in lock.packages}
+    found = []
+    for chosen in recipe.wheels:
+        name = chosen.package
+        own = "" if chosen.version else fitting.newest_for(name)
+        fits = public(pins.get(name, "")) or own or locked.get(name, "")
+        found.append(Outdated(name, locked.get(name, ""), fits, fitting.stock.newest(name)))
+    return tuple(found)
 
 
 def source_lines(recipe: Recipe, refs: Mapping[str, tuple[Mapping[str, str], str]]) -> tuple[str, ...]:
@@ -134,9 +88,9 @@ def _tagged(tag: str) -> bool:
         return False
 
 
-def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...]:
-    """Return the lines of a table, with its head; `works`: an upgrade of all is a set that works."""
-    rows = [HEAD[works], *((p.name, p.locked, p.upgraded, p.newest) for p in packages)]
+def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
+    """Return the lines of a table, with its head."""
+    rows = [HEAD, *((p.name, p.locked, p.fits, p.newest) for p in packages)]
     widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
     cells = ([f"{cell or NOTHING:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
     return tuple("  ".join(row).rstrip() for row in cells)
@@ -145,7 +99,3 @@ def table(packages: Sequence[Outdated], *, works: bool = True) -> tuple[str, ...
 def public(version: str) -> str:
     """Return a version without its local part; "" stays ""."""
     return Version(version).public if version else ""
-
-
-def _versions(packages: Iterable[LockedPackage]) -> dict[str, str]:
-    return {package.name: package.version for package in packages}

@@ -8,7 +8,7 @@ from factories import catalog, components, profile
 
 from cannery.catalog.catalog import Compatibility
 from cannery.catalog.component import parse_component
-from cannery.compat.solve import Solver, newest_pins, upgrader, with_pins
+from cannery.compat.solve import Solver, newest_pins, upgrader
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
 from cannery.vocab import Arch
@@ -182,10 +182,3 @@ def test_all_pins_move_together_each_once() -> None:
     newest = newest_pins(moves(found), {"tool": "1.5"}.get)
     assert newest == {"torch": "2.9.0", "torch-npu": "2.9.0.post1", "tool": "1.5"}
     assert newest_pins(moves(found, table(npu("2.8.0", "2.8.0"))), {"tool": "1.0"}.get) == {}
-
-
-def test_bounds_follow_the_pins() -> None:
-    data = catalog(compatibility=table(*PAIRS))
-    before = recipe(TORCH)
-    assert with_pins(before, data, {"torch": "2.9.0", "torch-npu": "2.9.0"}).held == ("torchvision==0.24.0",)
-    assert with_pins(before, data, {}).held == ("torchvision==0.23.0",)
