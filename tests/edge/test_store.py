@@ -8,11 +8,13 @@ import io
 import json
 import multiprocessing
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import tarfile
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -402,6 +404,41 @@ def test_a_damaged_layer_is_removed_so_that_it_is_made_again(store: Store, tmp_p
     assert store.find(put(store, LOWER, UPPER)) is not None
 
 
+@needs_root
+def test_changed_files_of_an_unpacked_layer_are_healed(store: Store) -> None:
+    members = [("etc/a", b"1" * 5000), ("etc/b", b"2"), ("opt/.wh.gone", b""), ("srv/.wh..wh..opq", b"")]
+    links = [special("etc/c", tarfile.LNKTYPE, "etc/a"), special("sh", tarfile.SYMTYPE, "etc"),
+             special("dev/null", tarfile.CHRTYPE)]  # fmt: skip
+    put(store, tar_of(*members, *links), UPPER)
+    (folder, other) = store.lowers("demo:1")
+    assert store.heal("demo:1") == 0
+    for change in (
+        (folder / "etc/b").unlink,
+        lambda: (folder / "etc/b").write_bytes(b"3"),
+        lambda: (folder / "etc/a").write_bytes(b""),
+        (folder / "sh").unlink,
+        (folder / "new").touch,
+        lambda: shutil.rmtree(folder / "etc"),
+    ):
+        change()
+        assert store.heal("demo:1") == 1
+        assert other.is_dir()
+        assert store.lowers("demo:1") == (folder, other)
+        assert (folder / "etc/b").read_bytes() == b"2"
+        assert store.heal("demo:1") == 0
+
+
+def test_a_disk_without_room_for_the_folders_is_reported_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, LOWER, UPPER)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=len(LOWER) + len(UPPER) - 1))
+    with pytest.raises(UnableError, match=r"are to be unpacked, and .* are free") as caught:
+        store.lowers("demo:1")
+    assert (caught.value.where, (store.folder / "unpacked").exists()) == (str(store.folder), False)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=len(LOWER) + len(UPPER)))
+    monkeypatch.setattr(store, "unpacked", lambda diff_id: diff_id)
+    assert len(store.lowers("demo:1")) == 2
+
+
 def test_the_umask_is_no_part_of_a_layer(store: Store) -> None:
     image = put(store, tar_of(("deep/er/file", b"1")))
     before = os.umask(0o077)
@@ -422,6 +459,8 @@ def test_the_archive_for_an_engine(store: Store) -> None:
     assert manifest["RepoTags"] == ["demo:1"]
     with pytest.raises(UsageError):
         list(docker_archive(store, "demo:2", []))
+    with tarfile.open(fileobj=io.BytesIO(b"".join(docker_archive(store, "demo:1", [], [sha(UPPER)])))) as tar:
+        assert tar.getnames() == [manifest["Layers"][1], manifest["Config"], "manifest.json"]
 
 
 def assert_layout(folder: Path, tag: str, diff_ids: Sequence[str]) -> None:

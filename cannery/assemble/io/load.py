@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.image import config_text
@@ -33,12 +34,16 @@ def tar_blocks(members: Iterable[tuple[str, IO[bytes]]]) -> Iterator[bytes]:
     """Give a tar of files in blocks: of their names and contents, each read to its end before the next is taken."""
     for name, stream in members:
         size = stream.seek(0, io.SEEK_END)
-        yield head(Entry(name, Kind.FILE, 0o644, size), 0)
         stream.seek(0)
-        while block := stream.read(BLOCK):
-            yield block
-        yield padding(size)
+        yield from member_blocks(name, size, iter(partial(stream.read, BLOCK), b""))
     yield END
+
+
+def member_blocks(name: str, size: int, content: Iterable[bytes]) -> Iterator[bytes]:
+    """Give a file of a tar in blocks."""
+    yield head(Entry(name, Kind.FILE, 0o644, size), 0)
+    yield from content
+    yield padding(size)
 
 
 def _blob(diff_id: str) -> str:

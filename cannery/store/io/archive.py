@@ -11,7 +11,7 @@ import tarfile
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from cannery.assemble.io.load import tar_blocks
+from cannery.assemble.io.load import member_blocks, tar_blocks
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text
 from cannery.store.io.packed import GZIP, inflated
@@ -42,21 +42,20 @@ def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
     return Blob(found.id, store.blob_path(found.id).stat().st_size), layers
 
 
-def docker_archive(store: Store, name: str, references: Sequence[str]) -> Iterator[bytes]:
-    """Give an image as `docker load` takes it, in blocks: layers as gzip. Raises as `parts` and `Store.check`."""
+def docker_archive(
+    store: Store, name: str, references: Sequence[str], wanted: Sequence[str] | None = None
+) -> Iterator[bytes]:
+    """Give an image as `docker load` takes it, in blocks: layers as gzip; of them only those in `wanted`, if given.
+
+    Raises as `parts`, and as `Store.blocks` in the middle of a blob.
+    """
     config, layers = parts(store, name)
-    blobs = {_member(blob): blob for blob in (*layers, config)}
+    taken = [layer for layer in layers if wanted is None or layer.diff_id in wanted]
+    blobs = {_member(blob): blob for blob in (*taken, config)}
     contents = [{"Config": _member(config), "RepoTags": list(references), "Layers": [_member(one) for one in layers]}]
-    for blob in blobs.values():
-        store.check(blob)
-
-    def members() -> Iterator[tuple[str, IO[bytes]]]:
-        for path, blob in blobs.items():
-            with store.blob_path(blob.digest).open("rb") as stream:
-                yield path, stream
-        yield "manifest.json", io.BytesIO(json.dumps(contents).encode())
-
-    yield from tar_blocks(members())
+    for path, blob in blobs.items():
+        yield from member_blocks(path, blob.size, store.blocks(blob))
+    yield from tar_blocks([("manifest.json", io.BytesIO(json.dumps(contents).encode()))])
 
 
 def _member(blob: Blob) -> str:

@@ -28,9 +28,9 @@ from cannery.engine.image import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name
 from cannery.store.io.packed import inflated, pack, read_blocks
-from cannery.store.io.unpack import unpack
+from cannery.store.io.unpack import is_as_unpacked, unpack
 from cannery.util.image_reference import DIGEST, split_digest
-from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
+from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
 
@@ -141,7 +141,7 @@ class Store:
 
         Raises as `unpack`, and `UnableError` for a layer that is missing or damaged; a damaged one is forgotten.
         """
-        folder = self.folder / "unpacked" / _hex(diff_id)
+        folder = self._folder(diff_id)
         if folder.is_dir():
             return folder
         layer = self.needed_layer(diff_id)
@@ -172,9 +172,17 @@ class Store:
 
     def check(self, blob: Blob) -> None:
         """Hold a blob against its digest. Raises `UnableError` for a damaged one, which is removed."""
-        path = self.blob_path(blob.digest)
-        with self._disk():
-            if f"sha256:{sha256_file(path)}" == blob.digest:
+        for _ in self.blocks(blob):
+            pass
+
+    def blocks(self, blob: Blob) -> Iterator[bytes]:
+        """Give a blob in blocks. Raises `UnableError` at the end of a damaged one, which is removed."""
+        path, digest = self.blob_path(blob.digest), hashlib.sha256()
+        with self._disk(), path.open("rb") as stream:
+            for block in read_blocks(stream):
+                digest.update(block)
+                yield block
+            if f"sha256:{digest.hexdigest()}" == blob.digest:
                 return
             path.unlink(missing_ok=True)
         raise self._damaged(blob.digest)
@@ -293,8 +301,13 @@ class Store:
         return [list(diff_ids(whole[0])) for whole in found if whole]
 
     def lowers(self, name: str) -> tuple[Path, ...]:
-        """Return the layers of an image as folders, lowest first. Raises as `unpacked`; `UsageError` without it."""
+        """Return the layers of an image as folders, lowest first.
+
+        Raises as `unpacked` and `check_room`; `UsageError` without the image.
+        """
         found = self.needed(name)
+        missing = [layer for layer in found.layers if not self._folder(layer).is_dir()]
+        self.check_room(sum(self.needed_layer(layer).raw for layer in missing), "unpacked")
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 
@@ -309,6 +322,31 @@ class Store:
         unkept = [path for path in found if f"sha256:{path.name.partition('.')[0]}" not in kept]
         before = time.time() - spared
         return [path for path in (*unkept, *self.folder.glob("new/*.part")) if path.stat().st_mtime < before]
+
+    def check_room(self, size: int, done: str) -> None:
+        """Raise `UnableError` where the disk has no room for `size` bytes; `done` is what is to be done with them."""
+        if not size:
+            return
+        with self._disk():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.folder).free
+        if size > free:
+            what = f"{size / 1e9:.1f} GB are to be {done}, and {free / 1e9:.1f} GB are free"
+            raise UnableError(what, where=str(self.folder), hint="free some disk space, or set CANNERY_CACHE")
+
+    def heal(self, name: str) -> int:
+        """Remove the unpacked layers of an image that somebody has changed; return how many. They are unpacked again.
+
+        It reads the image's layers: some seconds.
+        """
+        changed = 0
+        for diff_id in dict.fromkeys(self.needed(name).layers):
+            folder, layer = self._folder(diff_id), self.needed_layer(diff_id)
+            if folder.is_dir() and not is_as_unpacked(inflated(self.blocks(layer)), folder):
+                with held(folder.with_suffix(".lock"), lambda: None), self._disk():
+                    _remove(folder)
+                changed += 1
+        return changed
 
     def prune(self, spared: float = SPARED) -> int:
         """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""
@@ -326,6 +364,9 @@ class Store:
     def blob_path(self, digest: str) -> Path:
         """Return where the blob of a digest is."""
         return self.folder / "blobs" / "sha256" / _hex(digest)
+
+    def _folder(self, diff_id: str) -> Path:
+        return self.folder / "unpacked" / _hex(diff_id)
 
     def _note(self, diff_id: str) -> Path:
         return self.folder / "layers" / f"{_hex(diff_id)}.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -173,7 +172,7 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
     missing = [(diff_id, blob) for diff_id, blob in zip(wanted, blobs, strict=True) if not store.has(diff_id)]
     size = sum(blob.size for _, blob in missing)
-    _check_room(store, size)
+    store.check_room(size, "fetched")
     origin = f"{place.registry}/{place.repository}"
     say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size / 1e9:.2f} GB")
     progress.expect([blob for _, blob in missing], "Waiting")
@@ -192,14 +191,6 @@ def _layers_of(config: bytes) -> tuple[str, ...]:
     if not all(DIGEST.fullmatch(str(one)) for one in found):
         raise MalformedError("the image configuration names no layers")
     return found
-
-
-def _check_room(store: Store, size: int) -> None:
-    store.folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(store.folder).free
-    if size > free:
-        what = f"{size / 1e9:.1f} GB are to be fetched, and {free / 1e9:.1f} GB are free"
-        raise UnableError(what, where=str(store.folder), hint="free some disk space, or set CANNERY_CACHE")
 
 
 def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob, progress: Progress) -> None:
