@@ -21,7 +21,7 @@ from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
-from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
+from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
@@ -177,7 +177,12 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
         _write_layout(work, folder)
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
     if arguments.push:
-        _push(arguments, work)
+        try:
+            _push(arguments, work)
+        except CanneryError:
+            if not work.context.is_json:
+                print(outcome.text, flush=True)  # the image is here, and its tag is what a later push takes
+            raise
     if folder or arguments.push:  # what no stamp looks at: it is done each time
         return outcome
     if result and code is ExitCode.DONE and not lesser:

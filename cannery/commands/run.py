@@ -27,6 +27,7 @@ from cannery.run.container import (
     RunRequest,
     docker_arguments,
     docker_text,
+    host_folder,
     make_container,
 )
 from cannery.run.io.folders import ready_caches, start_warnings
@@ -130,6 +131,9 @@ def _start_without_engine(
         raise UnableError(what, hint=f"{error.hint}; a shell needs none (`build.py shell {arguments.profile}`)")
     if container.request.runtime or why_not(context.cache):
         raise error
+    if named := [text for text in container.request.volumes if ":" in text and not host_folder(text)]:
+        what = f"-v {named[0]}: a volume of Docker's, and a shell without an engine has none"
+        raise UnableError(what, hint=f"name a folder of this host: -v DIR:{named[0].partition(':')[2]}")
     place = store_place(context)
     image = place.needed(plan.reference, arguments.profile)
     container = _with_caches(container, arguments, context, plan, make=True)

@@ -353,6 +353,10 @@ def test_a_shell_without_an_engine_is_a_box(host: Host, monkeypatch: pytest.Monk
     assert caught.value.code == 7
     assert ran[0][-2:] == ("bash", "-l")
     assert "--net" not in ran[0]  # the host's network
+    done = host("shell", "quickstart", "--npus", "none", "--no-caches", "-v", "data:/data")
+    assert (done.code, len(ran)) == (ExitCode.UNABLE, 1)
+    assert "-v data:/data: a volume of Docker's" in done.err
+    assert "-v DIR:/data" in done.err
 
 
 def test_a_shell_without_an_engine_and_boxes_names_what_is_missing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
