@@ -334,7 +334,7 @@ def archive_to_load(sub: ArgumentParser) -> None:
 
 def two_sides(sub: ArgumentParser) -> None:
     """Take two images to compare."""
-    words = "a profile, REVISION:PROFILE of this checkout, a lock, a manifest.json, or an image on this engine"
+    words = "a profile, REVISION:PROFILE of this checkout, a lock, a manifest.json, or an image on this host"
     sub.add_argument("old", metavar="OLD", help=words)
     sub.add_argument("new", metavar="NEW", help="the same, to compare with it")
 

@@ -7,13 +7,13 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
 from cannery.commands.engine_errors import as_errors
-from cannery.commands.place import kept_place
+from cannery.commands.place import kept_place, place_with
 from cannery.commands.table import row_lines
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
 from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
@@ -40,7 +40,7 @@ from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from cannery.context import Context
     from cannery.engine.image import EngineImage
@@ -54,9 +54,9 @@ def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write a profile's image into one file, with a side file."""
     path = _output(arguments, "quickstart.tar.gz")
     pack = packer(path)
-    place, image, held = _held(arguments, context)
+    place, image, held = found = _held(arguments, context)
     check_output_space(path, image.size, packed=path.suffix != ".tar" or isinstance(place, StorePlace))
-    with whole_file(path, "image") as part, _saved(context, place, image, held, f"saving {path}") as blocks:
+    with whole_file(path, "image") as part, _saved(context, found, f"saving {path}") as blocks:
         write_tar(part, blocks, pack)
         part.image = held
     _print(context, path)
@@ -70,13 +70,14 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if path.suffix != ".tar":
         hint = "name it FILE.tar: its layers are packed one by one, as gzip"
         raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
-    place, image, held = _held(arguments, context)
+    place, image, held = found = _held(arguments, context)
     base = _base(arguments.since, place, held, context)
     if base is None:  # engines do not report the size of each layer
         check_output_space(path, image.size, packed=True)
+    wanted = new_layers(held.layers, base.layers if base else ())
     with (
         whole_file(path, "bundle", base) as part,
-        _saved(context, place, image, held, f"bundling {path}") as blocks,
+        _saved(context, found, f"bundling {path}", wanted) as blocks,
     ):
         part.image = write_bundle(part, held, base, blocks)
     _print(context, path)
@@ -84,11 +85,15 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 @contextmanager
-def _saved(context: Context, place: ImagePlace, image: EngineImage, held: Held, what: str) -> Iterator[Iterator[bytes]]:
-    """Yield the archive of an image in blocks, and show how many bytes came."""
+def _saved(context: Context, found: Found, what: str, wanted: Sequence[str] | None = None) -> Iterator[Iterator[bytes]]:
+    """Yield the archive of an image in blocks, and show how many bytes came.
+
+    The image store leaves out layers that are not `wanted`; an engine cannot.
+    """
+    place, image, held = found
     if isinstance(place, StorePlace):  # its layers are gzip there
         with transfer(what, 0, sys.stderr, is_terminal=context.is_terminal) as view:
-            yield counted(docker_archive(place.store, image.id, held.references), view)
+            yield counted(docker_archive(place.store, image.id, held.references, wanted), view)
         return
     client = place.client
     platform = platform_parameter(client, image.arch, SAVE_PLATFORM)
@@ -107,12 +112,20 @@ def _output(arguments: argparse.Namespace, example: str) -> Path:
     return path
 
 
-def _held(arguments: argparse.Namespace, context: Context) -> tuple[ImagePlace, EngineImage, Held]:
+class Found(NamedTuple):
+    """An image, the place that it is in, and what an archive would hold of it."""
+
+    place: ImagePlace
+    image: EngineImage
+    held: Held
+
+
+def _held(arguments: argparse.Namespace, context: Context) -> Found:
     """Return the place of a profile's image, and the image there with the names that are its own."""
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    place = kept_place(context)
+    place = place_with(context, plan.reference)
     image = place.needed(plan.reference, plan.recipe.name)
-    return place, image, _held_image(image, plan)
+    return Found(place, image, _held_image(image, plan))
 
 
 def _held_image(image: EngineImage, plan: Plan) -> Held:

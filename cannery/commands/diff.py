@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
+from cannery.recipe.select import find_profile
 from cannery.report.contents import Contents, of_manifest, of_plan
 from cannery.report.difference import difference, json_value, markdown_lines, text_lines
-from cannery.report.io.sides import checkout_at, read_contents
+from cannery.report.io.sides import checkout_at, is_revision, read_contents
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def contents_of(context: Context, word: str, options: Options) -> Contents:
-    """Return what a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image on an engine.
+    """Return what a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image of this host.
 
     `options` are the target of a profile. Raises `UsageError` for what is none of these.
     """
@@ -50,7 +51,12 @@ def contents_of(context: Context, word: str, options: Options) -> Contents:
         return _at_revision(context, revision, profile, options)
     if word in profiles or not set(":/") & set(word):
         return _planned(context, word, options)
-    return _of_image(context, word)
+    try:
+        return _of_image(context, word)
+    except CanneryError:
+        if revision and is_revision(context.root, revision):
+            find_profile(context.catalog(), profile)
+        raise
 
 
 def _planned(context: Context, profile: str, options: Options) -> Contents:
@@ -73,20 +79,19 @@ def _at_revision(context: Context, revision: str, profile: str, options: Options
 
 
 def _of_image(context: Context, reference: str) -> Contents:
-    """Look into an image as `verify --against` does. Raises as `cannery.against.io.read`, and without an engine."""
+    """Look into an image as `verify --against` does. Raises as `cannery.against.io.read` and `place_with`."""
     from cannery.against.image import read_facts, version_files
     from cannery.against.io.read import read_config, read_image
     from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
-    from cannery.engine.io.find import docker_client, find_engine
+    from cannery.commands.place import place_with
 
     if fault := reference_fault(reference):
         raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
     bases = context.catalog().bases
-    engine = find_engine(context.env)
-    client = docker_client(engine)
-    config = read_config(client, reference)
-    layers = (client.images.get(config.id).attrs.get("RootFS") or {}).get("Layers") or []
-    image = read_facts(config, read_image(engine, context.env, config, version_files(bases)), bases)
+    place = place_with(context, reference, runs=True)
+    config = read_config(place, reference)
+    layers = (place.attributes(config.id).get("RootFS") or {}).get("Layers") or []
+    image = read_facts(config, read_image(place, config, version_files(bases)), bases)
     try:
         found = of_manifest(reference, image.manifest or {})
     except ValueError:  # it has none, or somebody edited it

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cannery.commands.place import use_lock
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.host.io.kept import (
@@ -19,11 +21,12 @@ from cannery.host.io.kept import (
     store_parts,
 )
 from cannery.store.io.store import Store
+from cannery.util.io.locks import alone
 from cannery.vocab import CLEAN_KINDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     from cannery.context import Context
 
@@ -33,6 +36,33 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
     if arguments.keep and "buildkit" in kinds:
         raise UsageError("--keep counts images and files, and not BuildKit's records", hint="--older-than 7d")
+    with _unused(context, kinds):
+        rows = _cleaned(arguments, context, kinds)
+    if context.is_json:
+        names = ("kind", "count", "bytes", "old", "reclaimable")
+        value = {"kinds": [dict(zip(names, row, strict=True)) for row in rows], "removed": kinds}
+        print(json.dumps(value, indent=2))
+        return ExitCode.DONE
+    print(f"{'KIND':<9} {'COUNT':>6} {'SIZE':>12}  {'REMOVED' if kinds else 'RECLAIMABLE':>12}")
+    for kind, count, size, old, free in rows:
+        print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
+    return ExitCode.DONE
+
+
+@contextmanager
+def _unused(context: Context, kinds: Sequence[str]) -> Iterator[None]:
+    """Wait for the runs that use the image store, where something that they may need goes from it."""
+    if {"trials", "images", "unpacked"}.isdisjoint(kinds):
+        yield
+        return
+    with alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it")):
+        yield
+
+
+def _cleaned(
+    arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
+) -> list[tuple[str, int, int, int, int]]:
+    """Remove what is asked for; return of each kind how much there was, and how much of it goes."""
     found = _parts(context, kinds or CLEAN_KINDS)
     every = [part for parts in found.values() for part in parts]
     rows = []
@@ -43,15 +73,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
             part.remove()
     if not {"trials", "images"}.isdisjoint(kinds):
         Store(context.cache / "images").prune()
-    if context.is_json:
-        names = ("kind", "count", "bytes", "old", "reclaimable")
-        value = {"kinds": [dict(zip(names, row, strict=True)) for row in rows], "removed": kinds}
-        print(json.dumps(value, indent=2))
-        return ExitCode.DONE
-    print(f"{'KIND':<9} {'COUNT':>6} {'SIZE':>12}  {'REMOVED' if kinds else 'RECLAIMABLE':>12}")
-    for kind, count, size, old, free in rows:
-        print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
-    return ExitCode.DONE
+    return rows
 
 
 def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:

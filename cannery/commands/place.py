@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,11 @@ from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.sandbox.io.able import why_not
 from cannery.store.io.store import Store
+from cannery.util.io.locks import shared
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cannery.context import Context
     from cannery.host.io.place import ImagePlace
 
@@ -42,6 +47,19 @@ def making_place(context: Context, output: str | None = None) -> ImagePlace:
     return replace(place, why_not=f"{words} run without one here: {why}")
 
 
+def place_with(context: Context, name: str, *, runs: bool = False) -> ImagePlace:
+    """Return the place that has an image: the image store too, where an engine answers that does not have it.
+
+    Where neither has it, as `kept_place`; or as `image_place` with `runs`, for what runs the image.
+    """
+    place = (image_place if runs else kept_place)(context)
+    if isinstance(place, StorePlace) or place.find(name) is not None or _store(context).find(name) is None:
+        return place
+    if runs and (why := why_not(context.cache)):
+        raise UnableError(f"the image is in this host's image store, and it cannot run here: {why}", where=name)
+    return store_place(context)
+
+
 def kept_place(context: Context) -> ImagePlace:
     """Return the engine that answers, else the image store, for what moves images and runs nothing.
 
@@ -63,5 +81,18 @@ def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineE
 
 
 def store_place(context: Context) -> StorePlace:
-    """Return the image store of this host."""
-    return StorePlace(Store(context.cache / "images"), context.env, str(context.arch), context.cache)
+    """Return the image store of this host. While it is in use `clean images` waits."""
+    store = _store(context)
+    lock = shared(use_lock(context.cache))
+    if lock is not None:
+        weakref.finalize(store, os.close, lock)
+    return StorePlace(store, context.env, str(context.arch), context.cache)
+
+
+def _store(context: Context) -> Store:
+    return Store(context.cache / "images")
+
+
+def use_lock(cache: Path) -> Path:
+    """Return the file that is locked by each run that uses the image store."""
+    return cache / "images.use"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cannery.build.io.transfer_view import transfer
 from cannery.commands.arguments import options_of
 from cannery.commands.engine_errors import as_errors
-from cannery.commands.place import kept_place
+from cannery.commands.place import kept_place, place_with
 from cannery.commands.table import row_lines
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
@@ -94,7 +94,7 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Push the image of a profile under its tag, then let the moving tag follow. Raises as `push_made`."""
     registry, how = parse_registry(arguments.registry), Push.of(arguments, context)
     catalog, plan = _planned(context, arguments)
-    push_made(Work(context, catalog, plan, kept_place(context)), registry, how)
+    push_made(Work(context, catalog, plan, place_with(context, plan.reference)), registry, how)
     return ExitCode.DONE
 
 

@@ -14,9 +14,8 @@ from cannery.against.report import report_lines, report_value
 from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
-from cannery.commands.place import image_place
+from cannery.commands.place import place_with
 from cannery.commands.record import Record
-from cannery.engine.io.find import docker_client, find_engine
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
@@ -116,8 +115,8 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             where=arguments.profile,
         )
     record = Record(arguments, catalog, plan) if arguments.record else None
-    place = image_place(context)
     reference = arguments.image or plan.reference
+    place = place_with(context, reference, runs=True)
     found = place.needed(reference, arguments.profile)
     plan = on_labelled_base(plan, dict(found.labels))
     request = replace(
@@ -147,12 +146,12 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     if arguments.profile:
         find_profile(catalog, arguments.profile)
-    engine = find_engine(context.env)
-    config = read_config(docker_client(engine), arguments.against)
+    place = place_with(context, arguments.against, runs=True)
+    config = read_config(place, arguments.against)
     arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
-    if arch != engine.arch:
+    if place.is_foreign(arch):
         context.say(f"its Python runs under emulation, since it is for {arch}")
-    seen = read_image(engine, context.env, config, version_files(catalog.bases))
+    seen = read_image(place, config, version_files(catalog.bases))
     image = read_facts(config, seen, catalog.bases)
     found, skipped = _comparisons(context, catalog, image, arguments, arch)
     if context.is_json:

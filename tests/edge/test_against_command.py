@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 import docker.errors
 import jsonschema
 import pytest
+from test_store import LOWER, put
 
 from cannery.against.image import Config
 from cannery.against.io import read as image_read
 from cannery.against.io.look import look
 from cannery.against.io.read import read_config, read_image
 from cannery.cli import main as cli
-from cannery.commands import verify as command
+from cannery.commands import place
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, UsageError
+from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.lock.text import parse_lock
+from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cannery.sandbox.box import Box
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs/against-report.schema.json").read_text())
@@ -138,6 +143,9 @@ class Host:
         versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
         return Engine("unix:///s", program, data_root=None, **versions)
 
+    def place(self, client: Any = None) -> EnginePlace:  # noqa: ANN401 - the SDK's client, or a part of it
+        return EnginePlace(self.engine(), client, dict(os.environ))
+
     @property
     def calls(self) -> list[list[str]]:
         path = self.folder / "calls"
@@ -181,7 +189,7 @@ def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
 
 def test_the_container_can_only_read(host: Host) -> None:
     write(host.root, dist("torch", "2.7.1"))
-    seen = read_image(host.engine(), dict(os.environ), config(), ())
+    seen = read_image(host.place(), config(), ())
     assert [row[:2] for row in seen["packages"]] == [["torch", "2.7.1"]]
     (call,) = host.calls
     assert call[:2] == ["run", "--rm"]
@@ -192,7 +200,7 @@ def test_the_container_can_only_read(host: Host) -> None:
 
 
 def test_an_image_of_another_arch_runs_under_emulation(host: Host) -> None:
-    read_image(host.engine(), dict(os.environ), config("arm64"), ())
+    read_image(host.place(), config("arm64"), ())
     (call,) = host.calls
     assert call[call.index("--platform") + 1] == "linux/arm64"
 
@@ -201,12 +209,12 @@ def test_an_image_of_another_arch_runs_under_emulation(host: Host) -> None:
 def test_an_image_whose_python_does_not_start(host: Host, arch: str, hint: str) -> None:
     host.broken = True
     with pytest.raises(UnableError, match="no Python of the image starts: exec: python3: not found") as caught:
-        read_image(host.engine(), dict(os.environ), config(arch), ())
+        read_image(host.place(), config(arch), ())
     assert hint in caught.value.hint
 
 
 def test_a_container_that_takes_too_long_is_removed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, calls = host.engine(), []
+    place, calls = host.place(), []
 
     def run(command: tuple[str, ...], **_: object) -> None:
         calls.append(command[1])
@@ -215,17 +223,37 @@ def test_a_container_that_takes_too_long_is_removed(host: Host, monkeypatch: pyt
 
     monkeypatch.setattr(image_read, "run", run)
     with pytest.raises(KeyboardInterrupt):
-        read_image(engine, {}, config(), ())
+        read_image(place, config(), ())
     assert calls == ["run", "rm"]
 
 
-def test_what_an_engine_says_of_an_image() -> None:
-    attributes = {"Architecture": "arm64", "Config": {"Env": ["A=b=c", "B="], "Labels": None}}
-    found = read_config(Client(Image("sha256:1", attributes)), "mine:1")
+def test_what_an_engine_says_of_an_image(host: Host) -> None:
+    attributes = {"Id": "sha256:1", "Architecture": "arm64", "Config": {"Env": ["A=b=c", "B="], "Labels": None}}
+    found = read_config(host.place(Client(Image("sha256:1", attributes))), "mine:1")
     assert found == Config("sha256:1", "arm64", {"A": "b=c", "B": ""}, {})
     with pytest.raises(UsageError, match="no image mine:1") as caught:
-        read_config(Client(None), "mine:1")
+        read_config(host.place(Client(None)), "mine:1")
     assert "docker pull mine:1" in caught.value.hint
+
+
+def test_an_image_of_the_store_is_looked_at_in_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes: list[Box] = []
+
+    def command(_place: StorePlace, box: Box) -> tuple[str, ...]:
+        boxes.append(box)
+        return (sys.executable, *box.command[1:])
+
+    monkeypatch.setattr(StorePlace, "command", command)
+    monkeypatch.setattr(Store, "lowers", lambda *_: (tmp_path,))
+    here = StorePlace(Store(tmp_path / "images"), dict(os.environ), "arm64", tmp_path)
+    put(here.store, LOWER)
+    found = read_config(here, "demo:1")
+    assert (found.arch, found.env) == ("arm64", {"A": "1"})
+    seen = read_image(here, found, ())
+    assert "pytest" in {row[0] for row in seen["packages"]}
+    assert (boxes[0].command[:2], boxes[0].env) == (("python3", "-"), {"A": "1", "LD_PRELOAD": ""})
+    with pytest.raises(UsageError, match="no image demo:2 in this host's image store"):
+        read_config(here, "demo:2")
 
 
 # The command.
@@ -234,10 +262,13 @@ def test_what_an_engine_says_of_an_image() -> None:
 class Against:
     def __init__(self, host: Host, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self.capture = capture
-        image = Image("sha256:" + "b" * 64, {"Architecture": "arm64", "Config": {"Env": ENV}})
+        name = "sha256:" + "b" * 64
+        image = Image(name, {"Id": name, "Architecture": "arm64", "Config": {"Env": ENV}})
         self.client = Client(image)
-        monkeypatch.setattr(command, "find_engine", lambda *_, **__: host.engine())
-        monkeypatch.setattr(command, "docker_client", lambda _engine: self.client)
+        monkeypatch.setattr(place, "find_engine", lambda *_, **__: host.engine())
+        monkeypatch.setattr(place, "docker_client", lambda _engine: self.client)
+        # No store of this host counts.
+        monkeypatch.setattr(place, "_store", lambda _context: Store(host.folder / "images"))
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         code = cli.main(("verify", *words), ROOT)

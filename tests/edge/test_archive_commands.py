@@ -236,6 +236,11 @@ def test_a_bundle_with_since_needs_its_base_in_the_store(tmp_path: Path, monkeyp
     put(here[0].store, LOWER, name="old:1")
     monkeypatch.setattr(save, "_held", lambda *_: here)
     path = tmp_path / "b.tar"
+    shared = here[0].store.layer(sha(LOWER))
+    assert shared is not None
+    blob = here[0].store.blob_path(shared.digest)
+    size = blob.stat().st_size
+    blob.write_bytes(b"x" * size)  # what the other side has is not read
     bundle(argparse.Namespace(output=str(path), since="old:1"), context(tmp_path))
     with pytest.raises(FindingsError, match="the base of this bundle is missing") as caught:
         load_into(tmp_path, path, monkeypatch)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +13,21 @@ from storing_registry import StoringRegistry
 from test_store import LOWER, UPPER, put
 from test_store_transfer import View
 
+from cannery.commands import image
 from cannery.commands import place as module
+from cannery.commands.host import clean
 from cannery.commands.image import _push
-from cannery.commands.place import image_place
+from cannery.commands.place import image_place, place_with
 from cannery.context import Context
 from cannery.engine.io.find import NoEngineError
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
-from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
+from cannery.errors import ExitCode, NetworkError, UnableError, UsageError, VerifyFailedError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way, why_baked
 from cannery.making.base import stored_base
-from cannery.pipeline import Work
+from cannery.making.image import Built
+from cannery.pipeline import Work, verified
 from cannery.recipe.recipe import Options
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, push
@@ -104,6 +109,96 @@ def test_another_architecture_runs_where_an_emulator_is(
     place = module.store_place(context)
     assert place.cannot("amd64") == ""
     assert (words in place.cannot("arm64"), bool(place.cannot("arm64"))) == (True, not is_there)
+
+
+def with_engine(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let an engine answer that has images of those names."""
+    monkeypatch.setattr(module, "find_engine", lambda *_args, **_more: object())
+    monkeypatch.setattr(module, "docker_client", lambda _engine: "client")
+    monkeypatch.setattr(EnginePlace, "find", lambda _place, name: name if name in names else None)
+
+
+def test_an_image_is_where_it_was_made(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an engine, `image --output store` leaves it in the store: push, save, verify and diff find it there."""
+    put(Store(context.cache / "images"), LOWER, name="stack:1")
+    with_engine(monkeypatch)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "")
+    for runs in (False, True):
+        found = place_with(context, "stack:1", runs=runs)
+        assert isinstance(found, StorePlace)
+        assert found.find("stack:1") is not None
+        assert isinstance(place_with(context, "stack:2", runs=runs), EnginePlace)
+    monkeypatch.setattr(module, "why_not", lambda _cache: "only root can")
+    assert isinstance(place_with(context, "stack:1"), StorePlace)
+    with pytest.raises(UnableError, match="it cannot run here: only root can"):
+        place_with(context, "stack:1", runs=True)
+    with_engine(monkeypatch, "stack:1")
+    assert isinstance(place_with(context, "stack:1", runs=True), EnginePlace)
+
+
+def test_clean_images_waits_for_who_uses_the_store(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+    place = module.store_place(context)
+    put(place.store, LOWER)
+    vars(context).update(say=print)
+    arguments = argparse.Namespace(kinds=["images"], older_than=0.0, keep=0)
+    cleaning = threading.Thread(target=clean, args=(arguments, context))
+    cleaning.start()
+    cleaning.join(0.5)
+    assert cleaning.is_alive()
+    assert place.find("demo:1") is not None
+    del place
+    gc.collect()
+    cleaning.join(30)
+    assert Store(context.cache / "images").names() == {}
+    assert "another run uses the image store" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("first", [1, 0, UnableError("no Python"), VerifyFailedError("no report")])
+def test_a_failed_verify_unpacks_changed_layers_again(
+    context: Context, monkeypatch: pytest.MonkeyPatch, first: int | Exception
+) -> None:
+    runs: list[str] = []
+
+    def verify(request: Any, *_: object) -> Any:  # noqa: ANN401 - of a test
+        runs.append(request.image)
+        if len(runs) == 1 and isinstance(first, Exception):
+            raise first
+        return SimpleNamespace(status=first if len(runs) == 1 else 0)
+
+    monkeypatch.setattr("cannery.verify.io.run.verify", verify)
+    monkeypatch.setattr(module.Store, "heal", lambda *_: healed)
+    vars(context).update(say=print)
+    catalog: Any = SimpleNamespace(chips={plan().recipe.target.chip: SimpleNamespace(nodes=(), paths=())})
+    monkeypatch.setattr("cannery.host.npus.wanted_paths", lambda _access: ())
+    work = Work(context, catalog, plan(), module.store_place(context))
+    request: Any = SimpleNamespace(image="stack:1")
+    healed = 2
+    assert verified(work, request, print).status == 0
+    assert len(runs) == (1 if first == 0 else 2)
+    runs.clear()
+    healed = 0  # nothing was changed: the failure is the image's own
+    if isinstance(first, Exception):
+        with pytest.raises(type(first)):
+            verified(work, request, print)
+    else:
+        assert verified(work, request, print).status == first
+    assert len(runs) == 1
+
+
+def test_an_image_whose_push_fails_is_shown(
+    context: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unreached(*_args: object) -> None:
+        raise NetworkError("connection refused")
+
+    monkeypatch.setattr(image, "_push", unreached)
+    work: Any = SimpleNamespace(plan=plan(), place=SimpleNamespace(tag=lambda *_: None), context=context)
+    arguments = argparse.Namespace(no_verify=True, output=None, push=True)
+    made = Built("sha256:1", 10, 1, (), 0, 0, 1.0, None)
+    with pytest.raises(NetworkError):
+        image._proved(arguments, work, made)
+    out = capsys.readouterr().out
+    assert ("sha256:1" in out, plan().reference in out) == (True, True)
 
 
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

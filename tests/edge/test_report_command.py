@@ -13,7 +13,7 @@ import docker.errors
 import pytest
 
 from cannery.cli import main as cli
-from cannery.engine.io import find
+from cannery.commands import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +106,8 @@ def test_a_profile_of_an_older_commit(build: Run, tmp_path: Path, capsys: pytest
         ("docs/manifest.schema.json", 2, "this is no manifest"),
         ("https://name:word@r.example/x:1", 2, "an image reference has no scheme"),
         ("-x:quickstart", 2, ""),
+        ("HEAD:nosuch", 2, "no profile 'nosuch'"),
+        ("HEAD:quickstar", 2, "did you mean quickstart?"),
     ],
 )
 def test_words_that_name_nothing(build: Run, monkeypatch: pytest.MonkeyPatch, word: str, code: int, said: str) -> None:
@@ -124,6 +126,7 @@ class Images:
     def __init__(self) -> None:
         self.id = "sha256:" + "b" * 64
         self.attrs: dict[str, Any] = {
+            "Id": self.id,
             "Architecture": "amd64",
             "Config": {"Env": ["A=1"], "Labels": {}},
             "RootFS": {"Layers": ["sha256:1", "sha256:2"]},
@@ -150,8 +153,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "versions": {},
         "lost": [],
     }
-    monkeypatch.setattr(find, "find_engine", lambda *_, **__: Engine())
-    monkeypatch.setattr(find, "docker_client", lambda _engine: Images())
+    monkeypatch.setattr(place, "find_engine", lambda *_, **__: Engine())
+    monkeypatch.setattr(place, "docker_client", lambda _engine: Images())
     monkeypatch.setattr("cannery.against.io.read.read_image", lambda *_: seen)
     return seen
 

@@ -37,6 +37,12 @@ def read_contents(path: Path) -> Contents:
         raise UsageError(f"this is no manifest: {error}", where=str(path), hint=hint) from error
 
 
+def is_revision(root: Path, name: str) -> bool:
+    """Whether the git of the checkout `root` knows a commit by that name."""
+    git = ("git", "-C", root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    return run(git, check=False).returncode == 0
+
+
 @contextmanager
 def checkout_at(root: Path, revision: str) -> Iterator[Path]:
     """Give a folder with images/ and templates/ of the checkout `root` at a revision of its git.

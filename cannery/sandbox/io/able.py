@@ -20,6 +20,7 @@ from cannery.util.io.own_folder import own_folder
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # Seconds that a box may take here: a slow machine needs one.
 _LONGEST = 30
+_ENGINE = "or start a Docker engine, which does without"
 
 
 def host_binds() -> tuple[Bind, ...]:
@@ -47,9 +48,9 @@ def why_not(folder: Path) -> str:
         return str(error)
     if is_folders:
         where = "set CANNERY_CACHE to a folder on a disk's own file system (ext4, xfs)"
-        return f"the file system of {folder} cannot hold what an overlay changes: {where}"
+        return f"the file system of {folder} cannot hold what an overlay changes: {where}, {_ENGINE}"
     if reason:
-        return f"this host makes no namespaces or mounts ({reason}): a container needs --privileged for it"
+        return f"this host makes no namespaces or mounts ({reason}): a container needs --privileged for it, {_ENGINE}"
     with suppress(OSError):  # a full or read-only disk: it is tried again
         write_atomic(note, now)
     return ""
@@ -72,11 +73,11 @@ def _situation(folder: Path) -> str:
 def _missing() -> str:
     """Return what of system, user and programs is missing for a box, and what to do about it; "" for nothing."""
     if sys.platform != "linux":
-        return f"boxes are made by Linux, and this is {sys.platform}"
+        return f"boxes are made by Linux, and this is {sys.platform}: start a Docker engine"
     if os.geteuid() != 0:
-        return "only root can put layers together without an engine: run the same command with sudo"
+        return f"only root can put layers together without an engine: run the same command with sudo, {_ENGINE}"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
-    return f"not found: {', '.join(missing)}: install util-linux and coreutils" if missing else ""
+    return f"not found: {', '.join(missing)}: install util-linux and coreutils, {_ENGINE}" if missing else ""
 
 
 def _tried(folder: Path, *, in_memory: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,6 +43,38 @@ def held(path: Path, waiting: Callable[[], None], stop: threading.Event | None =
         yield
     finally:
         lock.release()
+
+
+def shared(path: Path) -> int | None:
+    """Lock a file together with other runs, until the descriptor that is returned is closed, or the process ends.
+
+    None where it cannot be locked: nobody can then write there either.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    except OSError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+@contextmanager
+def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a file of `shared` alone, where it can be locked. `waiting` is called once while others have it."""
+    descriptor = shared(path)
+    if descriptor is None:
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _wait(lock: FileLock, stop: threading.Event | None) -> None:
