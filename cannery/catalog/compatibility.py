@@ -186,6 +186,21 @@ class Compatibility(Closed):
                 raise FaultError(what, did_you_mean(source, self.sources), (field, position, "source"))
         return self
 
+    def over(self, other: Self) -> Self:
+        """Return the table of both. A release that has rows here is judged by them alone.
+
+        Raises `FaultError` for a name that is another source there.
+        """
+        for name, source in self.sources.items():
+            if other.sources.get(name, source) != source:
+                what = "the built-in table has another source of this name"
+                raise FaultError(what, "give this one a name of its own", ("sources", name))
+        mine = {(row.name, row.version) for row in self.rows}
+        lists = ("compatible", "deny", "exclusive", "env")
+        both = {name: (*getattr(self, name), *getattr(other, name)) for name in lists}
+        rows = (*self.rows, *(row for row in other.rows if (row.name, row.version) not in mine))
+        return self.model_copy(update={**both, "rows": rows, "sources": {**other.sources, **self.sources}})
+
     def compatible_with(self, name: str, matched: str, cann: str) -> Compatible | None:
         """Return why a release of `name` made for the CANN `matched` works with `cann` too; None: no one states it."""
         wanted = {series_of(matched), series_of(cann)}

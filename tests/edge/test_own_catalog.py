@@ -79,6 +79,38 @@ def test_a_file_takes_the_place_of_the_built_in_one(small: Small, own: Path) -> 
     assert (own / "locks/stack/py3.11-amd64.txt").is_file()
 
 
+OWN_ROWS = """\
+sources: {mine: {what: tried here, rank: table, date: "2026-07-01"}}
+rows:
+  - {of: tool==1.0, fits: {torch: "2.9.0"}, source: mine}
+"""
+
+
+def test_an_own_table_is_laid_over_the_built_in_one_by_release(small: Small, own: Path) -> None:
+    (own / "compatibility.yaml").write_text(OWN_ROWS)
+    done = small("check", "stack", "--catalog", "own")
+    assert (done.code, "tool 1.0 is made for torch 2.9.0" in done.out, "tried here" in done.out) == (3, True, True)
+    built_in = small("check", "stack", "--catalog", "own", "--pin", "torch==2.10.0")
+    assert "torch-npu 2.8.0 is made for torch 2.8.0" in built_in.out
+    (own / "compatibility.yaml").write_text(OWN_ROWS.replace("tool==1.0", "torch-npu==2.8.0"))
+    done = small("check", "stack", "--catalog", "own")
+    assert "torch-npu 2.8.0 is made for torch 2.9.0" in done.out
+    assert "is made for torch 2.8.0" not in done.out
+    assert small("check", "stack").code == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "word"),
+    [("mine", "s", 1, "a name of its own"), ("source: mine", "source: his", 3, "his"), ("==1.0", "", 3, "tool")],
+)
+def test_a_wrong_own_table_is_named_by_its_line(
+    small: Small, own: Path, old: str, new: str, line: int, word: str
+) -> None:
+    (own / "compatibility.yaml").write_text(OWN_ROWS.replace(old, new))
+    where, text = refused(small, "check", "stack", "--catalog", "own")
+    assert (where, word in text) == (f"own/compatibility.yaml:{line}", True)
+
+
 def test_errors_name_the_file_of_the_right_folder(small: Small, own: Path) -> None:
     (own / "profiles/mine.yaml").write_text("summary: mine\nshm_size: lots\n")
     where, _ = refused(small, "show", "mine", "--catalog", "own")

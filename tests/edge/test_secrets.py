@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cannery.standin.io.apt import HostRelease, Source
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 
+ROOT = Path(__file__).parents[2]
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 CA, APT = SECRETS["ca"], SECRETS["apt_sources"]
 
@@ -129,6 +131,46 @@ baseurl=http://a.example.org/OS
 """
     done = subprocess.run(["sed", "-f", script], input=before, capture_output=True, text=True, check=True)
     assert done.stdout == after
+
+
+REPO = """\
+[OS]
+name=OS
+baseurl=http://repo.example/24.03/OS/$basearch/
+metalink=https://lists.example/metalink?repo=OS
+[own]
+baseurl=http://own.example/rpm/
+"""
+
+
+def test_a_mirror_of_the_repositories_of_dnf_is_for_the_step_alone(tmp_path: Path) -> None:
+    """The functions of system.sh, on folders of this test and a dnf that prints what it is given."""
+    secrets_folder, repos, scratch, programs = (tmp_path / name for name in ("secrets", "repos", "scratch", "bin"))
+    for folder in (secrets_folder, repos, scratch, programs):
+        folder.mkdir()
+    (repos / "base.repo").write_text(REPO)
+    (repos / "other.repo").write_text("[other]\nbaseurl=http://third.example/\nmetalink=http://third.example/list\n")
+    _, texts = secrets_of(context(tmp_path), None, **{"http://repo.example": "https://m.example/openeuler"})
+    (secrets_folder / "system_mirrors").write_text(texts[SECRETS["system_mirrors"]])
+    dnf = programs / "dnf"
+    dnf.write_text('#!/bin/sh\necho "$@"\n')
+    dnf.chmod(0o755)
+    text = (ROOT / "templates/tools/system.sh").read_text()
+    functions = text[text.index("with_mirrors() {") : text.index("fail() {")]
+    for own, here in (("/run/secrets", secrets_folder), ("/etc/yum.repos.d", repos)):
+        functions = functions.replace(own, str(here))
+    script = f"set -eu; scratch={scratch}\n{functions}\ninstall_dnf -- iproute jemalloc"
+    shell = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=shell, capture_output=True, text=True, check=True)
+    options = f"-y --setopt=install_weak_deps=False --setopt=reposdir={scratch}/repos install iproute jemalloc"
+    assert done.stdout.splitlines() == [options, "clean all"]
+    mirrored = "https://m.example/openeuler/24.03/OS/$basearch/"
+    wanted = REPO.replace("http://repo.example/24.03/OS/$basearch/", mirrored)
+    assert (scratch / "repos/base.repo").read_text() == "".join(
+        line for line in wanted.splitlines(True) if not line.startswith("metalink")
+    )
+    assert "metalink" in (scratch / "repos/other.repo").read_text(), "it has no mirror"
+    assert (repos / "base.repo").read_text() == REPO
 
 
 def test_credentials_of_the_index_are_hidden(tmp_path: Path) -> None:

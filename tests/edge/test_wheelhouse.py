@@ -115,7 +115,7 @@ def test_a_web_page_in_place_of_a_wheel_is_named_as_one(
 
 def test_a_mirror_without_the_file_and_one_without_the_package_are_told_apart(stub: StubIndex, tmp_path: Path) -> None:
     stub.add(make_wheel("a", "0.9"))
-    with pytest.raises(NetworkError, match=r"lists 1 files of it, not this one: a mirror may lag behind"):
+    with pytest.raises(NetworkError, match=r"has 1 other file of it: a mirror may lag behind"):
         get(locked(make_wheel("a", "1.0")), PipSettings(index_url=stub.url), tmp_path)
     with pytest.raises(NetworkError, match="404 not found"):
         get(locked(make_wheel("b", "1.0")), PipSettings(index_url=stub.url), tmp_path)
@@ -252,6 +252,15 @@ def test_local_files_come_first_and_a_wrong_one_is_passed_over(stub: StubIndex, 
     before = len(stub.seen)
     assert get(locked(made), settings, tmp_path / "c2").read_bytes() == made[1]
     assert len(stub.seen) == before
+
+
+def test_a_wheel_that_cannot_be_had_names_the_mirror_of_its_index_and_the_wheelhouse(tmp_path: Path) -> None:
+    """quickstart for arm64, where PyTorch's index is not reached."""
+    cpu = Index(urls=("http://127.0.0.1:9/whl/cpu",), public_pages=("https://mirror.example/cpu",))
+    with pytest.raises(NetworkError) as caught:
+        get(locked(make_wheel("torch", "2.13.0+cpu"), "cpu"), PipSettings(), tmp_path, cpu=cpu)
+    assert "https://mirror.example/cpu is a mirror of cpu, to be named in [mirrors.pages]" in caught.value.hint
+    assert "WHEELHOUSE" in caught.value.hint
 
 
 def test_bound_index_and_its_mirrors(stub: StubIndex, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import Component
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.drivers import Drivers
-from cannery.catalog.errors import CatalogError, faults, problem
+from cannery.catalog.errors import CatalogError, FaultError, faults, problem
 from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
 from cannery.catalog.io.yaml_file import read_yaml
@@ -61,7 +61,7 @@ def load_catalog(images: Path, own: Path | None = None) -> Catalog:
         hosts=reader.file("hosts.yaml", dict[Name, Host]),
         tools=reader.file("tools.yaml", Tools),
         standin=reader.file("standin/recipe.yaml", StandIn),
-        compatibility=reader.file("compatibility.yaml", Compatibility),
+        compatibility=reader.table("compatibility.yaml"),
         drivers=reader.file("drivers.yaml", Drivers),
         hashes=reader.file("hashes.yaml", dict[IndexName, Published]) if reader.has("hashes.yaml") else {},
         own=reader.own_files,
@@ -234,6 +234,22 @@ class _Reader:
         else:
             return value
         return None  # type: ignore[return-value] # no such value is used: `load_catalog` raises, or leaves it out
+
+    def table(self, name: str) -> Compatibility:
+        """Read the built-in table, and over it the user's own; None after a problem, as `file`."""
+        before = len(self.problems)
+        built_in = self.file(name, Compatibility, read=self._built_in)
+        if self.at(name)[0].startswith(f"{BUILT_IN}/"):
+            return built_in
+        own = self.file(name, Compatibility)
+        try:
+            return built_in if len(self.problems) > before else own.over(built_in)
+        except FaultError as error:
+            self.note(name, error.path, error.what, error.hint)
+            return built_in
+
+    def _built_in(self, name: str) -> YamlDocument:
+        return read_yaml(self.folders[BUILT_IN] / name, f"{BUILT_IN}/{name}")
 
 
 def _unread(path: Path) -> tuple[str, str]:

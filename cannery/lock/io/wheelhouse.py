@@ -16,6 +16,7 @@ from cannery.lock.io.download import Download, remote_size
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheels import is_there, store_path
+from cannery.lock.published import public_mirrors
 from cannery.util.io.http import HostSession
 from cannery.util.io.locks import held
 from cannery.util.io.parallel import begin
@@ -80,7 +81,11 @@ class _Fetcher:
                 f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(download.wrong)}",
                 hint="the lock or the index was changed; compare the hash with the lock's history",
             )
-        raise NetworkError(f"{what} cannot be downloaded: {self.settings.redact('; '.join(download.reasons))}")
+        mirrors = public_mirrors({package.index}, self.indexes)
+        raise NetworkError(
+            f"{what} cannot be downloaded: {self.settings.redact('; '.join(download.reasons))}",
+            hint=f"{mirrors}{', or ' if mirrors else ''}put this file into a folder, and name that by WHEELHOUSE",
+        )
 
     def _right(self, package: LockedPackage, download: Download) -> Iterator[tuple[str, str]]:
         """Give (place, URL) of the candidates for which the index gives no other hash. An unknown size is asked for."""
@@ -103,10 +108,10 @@ class _Fetcher:
             answer = ask(place, package.name, self.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
-                listed = f"lists {len(answer.files)} files of it, not this one: a mirror may lag behind"
-                (reasons if place.folder is None else folders).append(
-                    f"{place} {listed}" if answer.files else str(answer)
-                )
+                number, remote = len(answer.files), place.folder is None
+                listed = f"{place} has {number} other file{'s' * (number != 1)} of it"
+                listed += ": a mirror may lag behind" * remote
+                (reasons if remote else folders).append(listed if answer.files else str(answer))
             yield from files
         reasons += folders
 
