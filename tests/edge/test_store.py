@@ -147,7 +147,7 @@ def test_members_are_read_wherever_a_block_ends(cut: int) -> None:
     with pytest.raises(FindingsError, match="cut off"):
         list(inflated([data[:-4]]))
     with pytest.raises(FindingsError, match="damaged"):
-        list(inflated([data, b"more"]))
+        list(inflated([data, b"more than the head of a member"]))
 
 
 @pytest.mark.parametrize(

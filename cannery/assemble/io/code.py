@@ -15,16 +15,18 @@ import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from cannery.assemble.io import bytecode
+from cannery.assemble.io.sink import Member
 from cannery.assemble.io.tree import tree_leaves, tree_modules
 from cannery.assemble.io.wheel_files import WheelError, opened, wheel_files
 from cannery.errors import UnableError
 from cannery.recipe.environment import VENV
+from cannery.store.io.packed import LEVEL, deflate
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
 from cannery.util.io.parallel import begin
 from cannery.util.io.process import run
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.assemble.content import Content, Tree, Wheel
+    from cannery.assemble.io.wheel_files import File
 
 PROGRAM = Path(bytecode.__file__)
 # Writes the program, which comes as an argument, and runs it.
@@ -118,6 +121,16 @@ class Modules:
     sources: Callable[[], Iterator[tuple[str, bytes]]]
 
 
+@cache
+def files_of(wheel: Wheel, python: str) -> list[File]:
+    """Return the files that a wheel installs, for a minor version of Python. Byte code and layer need the same ones.
+
+    Raises `WheelError` for a wheel that cannot be installed.
+    """
+    with opened(Path(wheel.path)) as archive:
+        return wheel_files(archive, VENV, python)
+
+
 def modules_of(wheel: Wheel, python: str) -> Modules:
     """Return the modules of a wheel for a minor version of Python. It is held against its hash when they are read."""
 
@@ -126,9 +139,9 @@ def modules_of(wheel: Wheel, python: str) -> Modules:
         if sha256_file(path) != wheel.sha256:
             raise WheelError(f"{path.name}: it has another hash than its lock")
         with opened(path) as archive:
-            for file in wheel_files(archive, VENV, python):
+            for file in files_of(wheel, python):
                 if file.is_module:
-                    yield file.path, file.read(archive)
+                    yield file.path, b"".join(Member(file, archive))
 
     return Modules(wheel.sha256, sources)
 
@@ -201,8 +214,11 @@ def _send(wanted: Sequence[Modules], into: IO[bytes]) -> None:
 def _answer(out: IO[bytes]) -> bytes | None:
     """Return a zip file of a wheel's byte code; None where the worker ends before it is whole."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(stream, "w") as archive:
         while batch := bytecode.read_frame(out):
             for path, data in batch:
-                archive.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED, 1)
+                squeeze, info = deflate.compressobj(LEVEL, wbits=-deflate.MAX_WBITS), zipfile.ZipInfo(path)
+                archive.writestr(info, squeeze.compress(data) + squeeze.flush())
+                # `zipfile` would compress by zlib alone. What counts is the directory, which it writes at the end.
+                info.compress_type, info.file_size, info.CRC = zipfile.ZIP_DEFLATED, len(data), deflate.crc32(data)
     return None if batch is None else stream.getvalue()

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.io.code import files_of
 from cannery.assemble.io.sink import Member, TarSink
 from cannery.assemble.io.tree import Leaf, tree_leaves
-from cannery.assemble.io.wheel_files import File, opened, owners, wheel_files
+from cannery.assemble.io.wheel_files import File, opened, owners
 from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
 from cannery.assemble.trial import whiteout
 from cannery.recipe.environment import VENV
 from cannery.util.io.files import write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from zipfile import ZipFile
 
     from cannery.store.io.packed import Writer
@@ -49,10 +50,10 @@ def write_layer(
         return write_entries(entries, contents, place.epoch, sink(stream))
 
 
-def _of_wheels(wheels: Iterable[Wheel], place: Place, stack: ExitStack) -> dict[str, Leaf]:
+def _of_wheels(wheels: Sequence[Wheel], place: Place, stack: ExitStack) -> dict[str, Leaf]:
     """Return {path: entry and content} of wheels that are installed together; `stack` closes them."""
     archives = [stack.enter_context(opened(Path(wheel.path))) for wheel in wheels]
-    found = [(archive, wheel_files(archive, VENV, place.python)) for archive in archives]
+    found = [(archive, files_of(wheel, place.python)) for archive, wheel in zip(archives, wheels, strict=True)]
     owned = owners(found, VENV)
     return {
         file.path: _leaf(file, archive)

@@ -10,13 +10,12 @@ import hashlib
 import os
 import posixpath
 import struct
-import zlib
 from typing import IO, TYPE_CHECKING, cast
 from zipfile import ZIP_DEFLATED, ZipInfo
 
 from cannery.assemble.content import Made
 from cannery.assemble.io.wheel_files import WheelError
-from cannery.store.io.packed import LEVEL, WBITS, Writer
+from cannery.store.io.packed import LEVEL, WBITS, Writer, deflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,27 +34,51 @@ _ZIP_HEADER, _LENGTHS = 30, struct.Struct("<26x2H")
 
 
 class Member:
-    """A file of a zip archive, as its bytes in blocks and as the deflate stream that the archive has."""
+    """A file of a wheel, as its bytes in blocks. `zipfile` would take twice the time for a small one."""
 
     def __init__(self, file: File, archive: ZipFile) -> None:
-        self.file, self._archive = file, archive
+        self._file, self._archive = file, archive
 
     def __iter__(self) -> Iterator[bytes]:
-        return self.file.blocks(self._archive)
+        return self.blocks(None)
 
-    def packed(self) -> Iterator[bytes]:
-        """Give the blocks of the deflate stream."""
-        info, number = cast("ZipInfo", self.file.content), cast("IO[bytes]", self._archive.fp).fileno()
+    @property
+    def packed(self) -> ZipInfo | None:
+        """What the archive's directory has of it, where it is a deflate stream there; else None."""
+        info = self._file.content
+        return info if isinstance(info, ZipInfo) and info.compress_type == ZIP_DEFLATED else None
+
+    def blocks(self, also: Writer | None) -> Iterator[bytes]:
+        """Give its bytes; `also` gets the deflate stream on the way. Raises `WheelError` where they are damaged."""
+        info = self.packed
+        if info is None:
+            yield from self._file.blocks(self._archive)
+            return
+        worker, count, crc = deflate.decompressobj(-deflate.MAX_WBITS), 0, 0
+        for block in self._stream(info):
+            if also:
+                also.write(block)
+            try:
+                data = worker.decompress(block)
+            except deflate.error as error:
+                raise self._damaged(info) from error
+            count, crc = count + len(data), deflate.crc32(data, crc)
+            if count > info.file_size:
+                break
+            yield data
+        if not worker.eof or worker.unused_data or (count, crc) != (info.file_size, info.CRC):
+            raise self._damaged(info)
+
+    def _stream(self, info: ZipInfo) -> Iterator[bytes]:
+        number = cast("IO[bytes]", self._archive.fp).fileno()
         name, extra = _LENGTHS.unpack(os.pread(number, _ZIP_HEADER, info.header_offset))
         at, left = info.header_offset + _ZIP_HEADER + name + extra, info.compress_size
         while left and (block := os.pread(number, min(STEP, left), at)):
             yield block
             at, left = at + len(block), left - len(block)
 
-    def damaged(self) -> WheelError:
-        """Return the error for a file that is not what the archive's directory describes."""
-        name = posixpath.basename(self._archive.filename or "")
-        return WheelError(f"{name}: {cast('ZipInfo', self.file.content).filename} is damaged")
+    def _damaged(self, info: ZipInfo) -> WheelError:
+        return WheelError(f"{posixpath.basename(self._archive.filename or '')}: {info.filename} is damaged")
 
 
 class TarSink:
@@ -97,40 +120,21 @@ class GzipSink(TarSink):
 
     def __init__(self, stream: Writer) -> None:
         super().__init__(stream)
-        self._squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+        self._squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
 
     def take(self, blocks: Iterable[bytes]) -> None:
         """Take the next bytes; a large file of a wheel comes as it is packed there. Raises as `TarSink.take`."""
-        info = blocks.file.content if isinstance(blocks, Member) else b""
-        if (
-            not isinstance(blocks, Member)
-            or not isinstance(info, ZipInfo)
-            or info.compress_type != ZIP_DEFLATED
-            or info.compress_size < SMALL
-        ):
+        info = blocks.packed if isinstance(blocks, Member) else None
+        if not isinstance(blocks, Member) or info is None or info.compress_size < SMALL:
             super().take(blocks)
             return
         self.flush()
         self._close()
         self.stream.write(_HEAD)
-        self._copy(blocks, info)
-        self.stream.write(struct.pack("<II", info.CRC, info.file_size & 0xFFFFFFFF))
-
-    def _copy(self, member: Member, info: ZipInfo) -> None:
-        worker, count, crc = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
-        for block in member.packed():
-            self.stream.write(block)
-            try:
-                data = worker.decompress(block)
-            except zlib.error as error:
-                raise member.damaged() from error
+        for data in blocks.blocks(self.stream):
             self.digest.update(data)
-            count, crc = count + len(data), zlib.crc32(data, crc)
-            if count > info.file_size:
-                break
-        if not worker.eof or worker.unused_data or (count, crc) != (info.file_size, info.CRC):
-            raise member.damaged()
-        self.size += count
+        self.size += info.file_size
+        self.stream.write(struct.pack("<II", info.CRC, info.file_size & 0xFFFFFFFF))
 
     def put(self, data: bytes) -> None:
         """Compress some of the tar, and write it."""
@@ -139,7 +143,7 @@ class GzipSink(TarSink):
     def _close(self) -> None:
         """End the member of what is compressed."""
         self.stream.write(self._squeeze.flush())
-        self._squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+        self._squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
 
     def end(self) -> Made:
         """Write what is left; return what the tar came to."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.assemble.content import Content, Wheel
 from cannery.assemble.io.bytecode import pyc_path
-from cannery.assemble.io.wheel_files import opened, wheel_files
+from cannery.assemble.io.code import files_of
 from cannery.assemble.trial import removals
 from cannery.recipe.environment import VENV
 
@@ -44,11 +43,10 @@ def trial_content(changes: Changes, python: str) -> Content:
 
 def _paths(wheel: Wheel, python: str) -> Iterator[str]:
     """Give the paths of a wheel's files, and of the byte code of its modules."""
-    with opened(Path(wheel.path)) as archive:
-        for file in wheel_files(archive, VENV, python):
-            yield file.path
-            if file.is_module:
-                yield pyc_path(file.path, f"cpython-{python.replace('.', '')}")
+    for file in files_of(wheel, python):
+        yield file.path
+        if file.is_module:
+            yield pyc_path(file.path, f"cpython-{python.replace('.', '')}")
 
 
 def _may_share(wheel: Wheel, paths: Sequence[str]) -> bool:

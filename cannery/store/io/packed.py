@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Protocol
 
 from cannery.assemble.content import Made
@@ -12,12 +13,13 @@ from cannery.errors import FindingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# What packs and unpacks layers. The tar of a layer is read once or twice and then shipped: the fastest level leaves 8 %
+# more than the usual one. Intel's library is several times as fast as that, and its level 2 leaves 1 % less.
+deflate, LEVEL = zlib, 1
 BLOCK = 1 << 16
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # zlib's window with a gzip header and sum.
 WBITS = 31
-# The tar of a layer is read once or twice and then shipped: the fastest level leaves 8 % more than the usual one.
-LEVEL = 1
 
 
 class Writer(Protocol):
@@ -38,15 +40,15 @@ def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Give what gzip blocks hold, of every member. Raises `FindingsError` where they are damaged or end too early."""
-    worker = zlib.decompressobj(WBITS)
+    worker = deflate.decompressobj(WBITS)
     try:
         for block in blocks:
             while block:
                 if worker.eof:
-                    worker = zlib.decompressobj(WBITS)
+                    worker = deflate.decompressobj(WBITS)
                 yield worker.decompress(block)
                 block = worker.unused_data  # noqa: PLW2901 - what follows the member that has ended
-    except zlib.error as error:
+    except deflate.error as error:
         raise FindingsError(f"a layer is damaged: {error}") from error
     if not worker.eof:
         raise FindingsError("a layer is cut off")
@@ -77,7 +79,7 @@ def _copied(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
 
 
 def _squeezed(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
-    squeeze = zlib.compressobj(LEVEL, wbits=WBITS)
+    squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
     for block in _blocks(first, stream):
         into.write(squeeze.compress(block))
         yield block
