@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from cannery.assemble.content import Content, Made, Place, Wheel
+from cannery.assemble.io import sink as sink_module
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.sink import SMALL, GzipSink, TarSink
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.ship.standalone.load import layers_of
+from cannery.store.io import packed
 from cannery.store.io.packed import inflated
 from tests.edge.test_store import tar_of
 from tests.unit.test_wheel_files import make
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 PLACE = Place("3.11", 1_700_000_000)
 # Text that packs to more than `SMALL` bytes.
 LARGE = "".join(random.Random(1).choices("abcdefgh", k=4 * SMALL))
+
+
+@pytest.fixture(params=["zlib", "isal.isal_zlib"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What packs: isal, and zlib where there is none."""
+    module = pytest.importorskip(request.param)
+    for user in (sink_module, packed):
+        monkeypatch.setattr(user, "deflate", module)
 
 
 def packed_wheel(folder: Path, files: Mapping[str, str], kind: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -46,6 +56,7 @@ def written(wheel: Path, sink: type[TarSink]) -> tuple[Made, bytes]:
     return write_layer(Content((Wheel(wheel, "x"),), texts={"/a": "b"}), PLACE, [], stream, sink), stream.getvalue()
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("kind", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
 def test_the_layer_is_the_same_as_gzip(tmp_path: Path, kind: int) -> None:
     files = {"demo/a.py": LARGE, "demo/b.py": "b = 1\n", "demo/c.bin": LARGE, "demo/d.py": "", "demo/e.bin": LARGE}
@@ -103,6 +114,7 @@ def changed(wheel: Path, what: str) -> None:
     wheel.write_bytes(data)
 
 
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("what", ["bytes", "end", "sum", "size", "packed size"])
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, what: str) -> None:
     wheel = packed_wheel(tmp_path, {"demo/a.bin": LARGE})

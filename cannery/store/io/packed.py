@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 # What packs and unpacks layers. The tar of a layer is read once or twice and then shipped: the fastest level leaves 8 %
 # more than the usual one. Intel's library is several times as fast as that, and its level 2 leaves 1 % less.
 deflate, LEVEL = zlib, 1
+if not TYPE_CHECKING:
+    with suppress(ImportError):  # some platforms have no wheel of it
+        from isal import isal_zlib
+
+        deflate, LEVEL = isal_zlib, 2
 BLOCK = 1 << 16
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # zlib's window with a gzip header and sum.
