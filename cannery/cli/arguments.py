@@ -235,6 +235,18 @@ COMMANDS = {
         "pull quickstart --registry host/team",
         (options.as_json, *PLAN, options.registry, options.lesser),
     ),
+    "index": Command(
+        "index",
+        "write what REGISTRY has as JSON and as a page: tags, sizes, packages, proofs; no image is pulled",
+        "index --registry host/team",
+        (options.as_json, options.profile("*", "of these alone"), options.registry, options.index_folder),
+    ),
+    "search": Command(
+        "index",
+        "list the images of REGISTRY, or of an index, that hold what is required",
+        "search 'vllm>=0.20' --chip a3 --registry host/team",
+        (options.as_json, options.wanted, options.place, options.registry),
+    ),
     "save": Command(
         "archive",
         "write an image into one file, with its sums",
@@ -288,6 +300,7 @@ SYNONYMS = {
     **dict.fromkeys(("diagnose", "health"), "doctor"),
     **dict.fromkeys(("compare", "changes"), "diff"),
     "lint": "lint-run",
+    "find": "search",
     "make": "image",
 }
 # Commands and options that were, and what is there instead.

@@ -87,14 +87,19 @@ def profile(nargs: str | None = None, words: str = "a profile") -> Options:
 
 def target(sub: ArgumentParser) -> None:
     """Take what an image is for: CANN, chip, system, Python, architecture, base."""
+    place(sub)
+    sub.add_argument("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
+
+
+def place(sub: ArgumentParser) -> None:
+    """Take what an image is for but its base."""
     add = sub.add_argument
     add("--cann", metavar="VERSION", help="CANN line, as 8.5.0 or 8.3.rc1")
     add("--chip", metavar="CHIP", help="910b a3 310p 910 950, or a name that npu-smi prints")
     add("--os", metavar="OS", help="as ubuntu22.04, openeuler24.03")
     add("--python", metavar="X.Y", help='as "3.11"')
-    arch = "every one of the profile" if sub.prog.endswith(" lock") else "this host's"
+    arch = {"lock": "every one of the profile", "search": "any"}.get(sub.prog.rpartition(" ")[2], "this host's")
     add("--arch", metavar="ARCH", help=f"amd64 or arm64 (default: {arch})")
-    add("--base", metavar="BASE", help="standin, a tag of images/bases, or a full image reference")
 
 
 wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of your wheels, searched before any index")
@@ -317,6 +322,14 @@ def trusted(sub: ArgumentParser) -> None:
     add("--sign", metavar="KEY", help=words)
 
 
+def wanted(sub: ArgumentParser) -> None:
+    """Take what an image is to hold, and where images are looked for."""
+    add = sub.add_argument
+    add("requirements", nargs="*", metavar="REQUIREMENT", help="what it holds, as 'vllm>=0.20' in quotes")
+    add("--index", metavar="FILE", help="an index.json (default: read REGISTRY)")
+
+
+index_folder = _one("--output", metavar="DIR", help="folder to write index.json and index.html to (default: out/index)")
 archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it describes it")
 since = _one(
     "--since",

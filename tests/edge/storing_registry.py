@@ -17,6 +17,7 @@ from stub_server import StubHttpServer
 
 UPLOADS = re.compile(r"/v2/(.+)/blobs/uploads/(.*)")
 REFERRERS = re.compile(r"/v2/(.+)/referrers/([^/]+)")
+TAGS = re.compile(r"/v2/(.+)/tags/list")
 PARTS = re.compile(r"/v2/(.+)/(blobs|manifests)/([^/]+)")
 
 
@@ -72,6 +73,10 @@ class StoringRegistry(StubHttpServer):
             getattr(self, f"_upload_{request.command.lower()}")(request, found[1], found[2], query)
         elif found := PARTS.fullmatch(url.path):
             self._part(request, found[1], found[2], found[3])
+        elif found := TAGS.fullmatch(url.path):
+            tags = [name for repository, name in self.manifests if repository == found[1] and ":" not in name]
+            body = json.dumps({"name": found[1], "tags": tags}).encode()
+            self._send(request, 200 if tags else 404, {}, body if tags else b"")
         elif self.api and (found := REFERRERS.fullmatch(url.path)):
             self._referrers(request, found[1], found[2], int(query.get("from", "0")))
         else:

@@ -1,0 +1,229 @@
+"""`index` and `search`: ten images in a registry on loopback, with the manifests that plans of this checkout have."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from storing_registry import StoringRegistry
+from stub_registry import sha
+
+from cannery.cli import main as cli
+from cannery.commands import index as module
+from cannery.context import read_context
+from cannery.errors import ExitCode
+from cannery.pipeline import planned
+from cannery.plan.manifest import manifest_text
+from cannery.recipe.recipe import Options
+from cannery.verify.proof import STANDIN_ONLY, Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROFILES = ("verl-vllm", "verl-npu", "verl-sglang", "verl-qwen3.5", "quickstart")
+CHIPS = ("910b", "a3")
+OCI = "application/vnd.oci.image.manifest.v1+json"
+LOWER = b"the base and wheels, which nobody reads" * 1000
+
+
+def last_layer(text: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        about = tarfile.TarInfo("opt/cannery/manifest.json")
+        about.size = len(text.encode())
+        tar.addfile(about, io.BytesIO(text.encode()))
+    return gzip.compress(stream.getvalue())
+
+
+def publish(registry: StoringRegistry, repository: str, tags: list[str], layer: bytes, arch: str = "arm64") -> bytes:
+    config = json.dumps({"architecture": arch, "os": "linux", "of": tags}).encode()
+    for blob in (config, layer, LOWER):
+        registry.blobs[repository, sha(blob)] = blob
+    body = json.dumps(
+        {
+            "schemaVersion": 2,
+            "config": {"digest": sha(config), "size": len(config)},
+            "layers": [{"digest": sha(one), "size": len(one)} for one in (LOWER, layer)],
+        }
+    ).encode()
+    for name in (*tags, sha(body)):
+        registry.manifests[repository, name] = (OCI, body)
+    return body
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[tuple[str, str], tuple[list[str], str, str]]:
+    """{profile and chip: tags, plan, manifest} of plans as they are in this checkout."""
+    context = read_context(ROOT)
+    catalog = context.catalog()
+    found = {}
+    for profile in PROFILES:
+        for chip in CHIPS:
+            plan = planned(context, profile, Options(arch="arm64", chip=chip), catalog=catalog).plan
+            tags = [name.partition(":")[2] for name in plan.references]
+            found[profile, chip] = (tags, plan.digest, manifest_text(plan, catalog.compatibility))
+    return found
+
+
+@pytest.fixture
+def registry(manifests: dict[tuple[str, str], tuple[list[str], str, str]]) -> Iterator[StoringRegistry]:
+    with StoringRegistry() as found:
+        for (profile, _), (tags, _, text) in manifests.items():
+            publish(found, f"team/{profile}", tags, last_layer(text))
+        yield found
+
+
+@pytest.fixture
+def build(capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.main(words, ROOT)
+        text = capsys.readouterr()
+        assert "Traceback" not in text.err
+        assert "defect" not in text.err
+        return code, text.out, text.err
+
+    return run
+
+
+def images(build: Any, *words: str) -> list[dict[str, Any]]:  # noqa: ANN401
+    code, out, _ = build(*words, "--json")
+    assert code == ExitCode.DONE
+    return list(json.loads(out)["images"])
+
+
+def test_an_index_of_ten_images(build: Any, registry: StoringRegistry, tmp_path: Path) -> None:  # noqa: ANN401
+    place, folder = f"{registry.host}/team", tmp_path / "made" / "index"
+    begun = time.monotonic()
+    code, out, err = build("index", "--registry", place, "--output", str(folder))
+    assert (code, err) == (ExitCode.DONE, "")
+    assert out.split() == [f"{folder}/index.json", f"{folder}/index.html"]
+    value = json.loads((folder / "index.json").read_text())
+    assert (value["index"], value["registry"], len(value["images"])) == (1, place, 10)
+    assert not any(sha(LOWER) in line for line in registry.seen), "no image is pulled"
+    assert time.monotonic() - begun < 60
+    one = next(one for one in value["images"] if one["profile"] == "verl-vllm" and one["target"]["chip"] == "a3")
+    assert one["target"] == {"cann": "9.1.0", "chip": "a3", "os": "ubuntu22.04", "python": "3.12"}
+    assert one["reference"].endswith(f"-{one['plan']}")
+    assert (one["packages"]["vllm"], one["base"], one["verify"]) == ("0.23.0", "real", STANDIN_ONLY)
+    assert one["sizes"]["arm64"] > len(LOWER)
+    page = (folder / "index.html").read_text()
+    assert all(image["reference"] in page and image["digest"] in page for image in value["images"])
+    for word in ("src=", "href=", "url(", "@import"):
+        assert word not in page, "the page needs no other file"
+    assert 'id="search"' in page
+    assert len(page) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["vllm>=0.20", "--chip", "a3"], {("verl-vllm", "a3")}),
+        (["vllm>=0.20"], {("verl-vllm", "a3"), ("verl-vllm", "910b")}),
+        (["vLLM>=0.10,<0.12", "torch==2.7.1", "--chip", "910b"], {("verl-npu", "910b")}),
+        (["sglang"], {("verl-sglang", "910b"), ("verl-sglang", "a3")}),
+        (["torch_npu", "--python", "3.12", "--chip", "910b", "--arch", "arm64"], {("verl-vllm", "910b")}),
+        (["torch", "--cann", "9.1", "--chip", "910b"], None),
+        (["vllm>=0.20", "--arch", "amd64"], set()),
+        (["vllm>=9"], set()),
+        (["nobody"], set()),
+    ],
+)
+def test_search(
+    build: Any,  # noqa: ANN401
+    registry: StoringRegistry,
+    tmp_path: Path,
+    words: list[str],
+    found: set[tuple[str, str]] | None,
+) -> None:
+    place = f"{registry.host}/team"
+    if found is None:  # no CANN version
+        assert build("search", *words, "--registry", place)[0] == ExitCode.USAGE
+        return
+    seen = images(build, "search", *words, "--registry", place)
+    assert {(one["profile"], one["target"]["chip"]) for one in seen} == found
+    (tmp_path / "i.json").write_text(
+        json.dumps({"index": 1, "registry": place, "images": images(build, "index", "--registry", place)})
+    )
+    registry.seen.clear()
+    assert images(build, "search", *words, "--index", str(tmp_path / "i.json")) == seen
+    assert registry.seen == []
+    code, out, err = build("search", *words, "--index", str(tmp_path / "i.json"))
+    assert (code, len(out.splitlines())) == (ExitCode.DONE, len(found))
+    assert f"{len(found)} of 10 images" in err
+    assert all(one["reference"] in out for one in seen)
+
+
+def test_what_a_proof_says_is_in_it(
+    build: Any,  # noqa: ANN401
+    registry: StoringRegistry,
+    manifests: dict[tuple[str, str], tuple[list[str], str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value = {
+        "date": "2026-11-29",
+        "profile": "verl-npu",
+        "target": {"cann": "8.3.rc1", "chip": "a3", "os": "ubuntu22.04", "python": "3.11", "arch": "arm64"},
+        "plan": manifests["verl-npu", "a3"][1],
+        "image": f"sha256:{'0' * 64}",
+        "driver": "25.2.0",
+        "result": "passed",
+        "checks": [{"id": "npu.tensor", "status": "passed", "seconds": 1}],
+    }
+    proof = Proof.model_validate(value)
+    monkeypatch.setattr(module, "proofs_of", lambda _, name: [proof] if name == "verl-npu" else [])
+    seen = images(build, "index", "verl-npu", "--registry", f"{registry.host}/team")
+    assert {one["target"]["chip"]: one["verify"] for one in seen} == {"a3": proof.words, "910b": STANDIN_ONLY}
+
+
+def test_what_is_no_image_of_ours_is_left_out_by_name(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401
+    target = "8.5.0-910b-ubuntu22.04-py3.11"
+    for digit, layer in enumerate([b"no gzip", last_layer("{"), last_layer("[]"), last_layer('{"wheels": 1}')]):
+        publish(registry, "team/quickstart", [f"{target}-{digit}{'0' * 11}"], layer)
+    publish(registry, "team/quickstart", ["latest"], b"x")
+    registry.manifests["team/quickstart", f"{target}-{'9' * 12}"] = (OCI, b"{")
+    code, out, err = build("index", "quickstart", "--registry", f"{registry.host}/team", "--json")
+    assert code == ExitCode.DONE
+    assert len(json.loads(out)["images"]) == 2
+    assert err.count("is left out") == 6
+
+
+def test_two_architectures_are_one_image(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401
+    tag, text = f"8.5.0-910b-ubuntu22.04-py3.11-{'1' * 12}", '{"wheels": [], "sources": [], "base": {"kind": "real"}}'
+    entries = []
+    for arch in ("amd64", "arm64"):
+        body = publish(registry, "team/quickstart", [], last_layer(text + " " * len(entries)), arch)
+        entries.append({"digest": sha(body), "size": len(body), "platform": {"os": "linux", "architecture": arch}})
+    value = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+    registry.manifests["team/quickstart", tag] = ("application/vnd.oci.image.index.v1+json", value)
+    seen = images(build, "index", "quickstart", "--registry", f"{registry.host}/team")
+    (one,) = (one for one in seen if one["plan"] == "1" * 12)
+    assert one["sizes"].keys() == {"amd64", "arm64"}
+    assert one["digest"] == sha(value)
+
+
+def test_wrong_use(build: Any, registry: StoringRegistry, tmp_path: Path) -> None:  # noqa: ANN401
+    place = ("--registry", f"{registry.host}/team")
+    assert build("index")[0] == ExitCode.USAGE
+    assert build("index", "../..", *place)[0] == ExitCode.USAGE
+    assert build("search", ">=1", *place)[0] == ExitCode.USAGE
+    assert build("search", "torch", "--chip", "x", *place)[0] == ExitCode.USAGE
+    for text in ("", "{", "[]", '{"images": [1], "registry": ""}', '{"index": 2, "images": [], "registry": ""}'):
+        (tmp_path / "i.json").write_text(text)
+        assert build("search", "torch", "--index", str(tmp_path / "i.json"))[0] == ExitCode.USAGE
+    assert build("search", "torch", "--index", str(tmp_path / "none"))[0] == ExitCode.USAGE
+
+
+def test_a_registry_that_refuses_or_has_nothing(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401
+    assert images(build, "index", "--registry", f"{registry.host}/nobody") == []
+    registry.login = "me:s3cret"
+    code, _, err = build("index", "--registry", f"{registry.host}/team")
+    assert code == ExitCode.NETWORK
+    assert "docker login" in err
