@@ -190,7 +190,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
     return folder
 
 
-def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SRC_") -> dict[str, Path]:
+def named_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Read `NAME=DIR` of each tree that replaces a source; `option` and `prefix` are its names in messages.
 
     Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
@@ -198,11 +198,11 @@ def named_folders(texts: Sequence[str], option: str = "--src", prefix: str = "SR
     found: dict[str, Path] = {}
     for text in texts:
         name, equals, folder = text.partition("=")
-        path = _folder(f"{prefix}{name}", folder, f"the source of {name}")
+        path = _folder(f"SRC_{name}", folder, f"the source of {name}")
         if not name or not equals or path is None:
-            raise UsageError(f"{option}: {text!r} is not NAME=DIR", hint=f"for example {option} verl-src=~/verl")
+            raise UsageError(f"--src: {text!r} is not NAME=DIR", hint="for example --src verl-src=~/verl")
         if found.setdefault(name, path) != path:
-            what = f"{prefix}{name}: named twice, {str(found[name])!r} and {str(path)!r}"
+            what = f"SRC_{name}: named twice, {str(found[name])!r} and {str(path)!r}"
             raise UsageError(what, hint="leave one out")
     return found
 

@@ -39,7 +39,7 @@ SWITCHES = {
     "PARTIAL": "--partial",
 }
 OFF = {"", "0", "no", "false", "off"}
-OTHERS = ("PROFILE", "VERL_PATH", "DEV", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
+OTHERS = ("PROFILE", "VERL_PATH", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
 # Targets for which PROFILE has to be set.
 NEED_PROFILE = (
@@ -133,7 +133,6 @@ def options(given: dict[str, str]) -> list[str]:
     for name, option in LISTS.items():
         words += [part for word in given.get(name, "").split() for part in (option, word)]
     words += [option for name, option in SWITCHES.items() if given.get(name, "") not in OFF]
-    words += [part for word in given.get("DEV", "").split() for part in ("--dev", word)]
     trees = [name[4:] + "=" + folder for name, folder in given.items() if name.startswith("SRC_")]
     # VERL_PATH is what verl_npu's own guide calls the tree of verl.
     trees += ["verl=" + given["VERL_PATH"]] if given.get("VERL_PATH") else []

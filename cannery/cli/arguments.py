@@ -305,7 +305,10 @@ SYNONYMS = {
 }
 # Commands and options that were, and what is there instead.
 GONE = {"engine": "in a checkout, `make engine-start` starts a Docker engine; or install Docker Engine"}
-GONE_OPTIONS = {"--upgrade": "write the versions that `outdated` prints into the profile, then run `lock`"}
+GONE_OPTIONS = {
+    "--dev": "-v DIR:/opt/src/NAME mounts your tree of a source over the image's",
+    "--upgrade": "write the versions that `outdated` prints into the profile, then run `lock`",
+}
 INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 

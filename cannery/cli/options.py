@@ -259,8 +259,6 @@ def container(sub: ArgumentParser) -> None:
     add("--network", choices=("host", "none"), help="host: for jobs on several hosts (default: a network of its own)")
     words = "with --network host: what HCCL, gloo and the rest talk by"
     add("--interface", metavar="NAME", help=words)
-    words = "your working tree of a source over the image's (repeatable)"
-    add("--dev", metavar="NAME=DIR", action="append", default=[], help=words)
     add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
     add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
     add("--no-caches", action="store_true", help="without your caches of models (huggingface, modelscope)")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cannery.commands.arguments import options_of
 from cannery.commands.place import store_place
-from cannery.context import named_folders
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UnableError, UsageError
@@ -31,13 +30,12 @@ from cannery.run.container import (
     make_container,
 )
 from cannery.run.io.folders import ready_caches, start_warnings
-from cannery.run.mounts import dev_mounts, dev_names, dev_notes, user_caches
+from cannery.run.mounts import user_caches
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
 from cannery.run.user import parse_run_as
 from cannery.sandbox.io.able import why_not
 from cannery.ship.published import parse_registry, published_reference
-from cannery.sources.io.planned_sources import refuse_other_tree
 from cannery.util.io.process import signals_held
 from cannery.vocab import BaseKind, RunFormat
 
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan.plan import Plan
     from cannery.recipe.recipe import Recipe
-    from cannery.run.mounts import Mount
 
 NO_NPUS, ALL_NPUS = "none", "all"
 SHELL = ("bash", "-l")
@@ -184,7 +181,6 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> Run
         runtime=arguments.runtime,
         network=arguments.network,
         interface=arguments.interface,
-        trees=_trees(arguments, context, plan),
         workdir=arguments.workdir,
         user=user,
         run_as=None if arguments.user is None else parse_run_as(arguments.user, user),
@@ -213,17 +209,6 @@ def _with_caches(
 def _known_value(context: Context, text: str) -> str:
     """Return `NAME` of a variable that names cards as `NAME=VALUE`, so that it is checked; docker looks others up."""
     return f"{text}={context.env[text]}" if text in {GIVEN, VISIBLE} and text in context.env else text
-
-
-def _trees(arguments: argparse.Namespace, context: Context, plan: Plan) -> tuple[Mount, ...]:
-    folders = dev_names(plan.recipe, named_folders(arguments.dev, "--dev", "--dev "))
-    mounts = dev_mounts(plan, {name: str(folder) for name, folder in folders.items()})
-    for chosen in plan.recipe.sources:
-        if chosen.name in folders:
-            refuse_other_tree(chosen, folders[chosen.name], "--dev ")
-    for note in dev_notes(plan, mounts):
-        context.say(f"note: {note}")
-    return mounts
 
 
 COMMANDS = {"run": run, "shell": shell}

@@ -47,7 +47,7 @@ class RunRequest:
     the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
     for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
     docker's word, `interface` the host's that HCCL, gloo and the rest talk by.
-    `trees` and `caches` are folders of the user's; `workdir` is a folder of the container, None for the image's.
+    `caches` are folders of the user's; `workdir` is a folder of the container, None for the image's.
     `user` is the user of the image, None for root; `run_as` is another one in its place. `platform` is the image's
     where the engine's is another: engines with containerd's image store need it.
     """
@@ -66,7 +66,6 @@ class RunRequest:
     runtime: str | None = None
     network: str | None = None
     interface: str | None = None
-    trees: tuple[Mount, ...] = ()
     caches: tuple[Mount, ...] = ()
     workdir: str | None = None
     user: ImageUser | None = None
@@ -108,7 +107,7 @@ class Container:
     @property
     def mounts(self) -> tuple[Mount, ...]:
         """Every mount that is not one of the user's own volumes, and that none of those replaces."""
-        return (*self.driver, *beside((*self.request.trees, *self.request.caches), self.request.volumes))
+        return (*self.driver, *beside(self.request.caches, self.request.volumes))
 
 
 def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> Container:

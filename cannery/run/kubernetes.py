@@ -106,10 +106,6 @@ def _security(container: Container) -> dict[str, Any]:
 
 def _refuse_this_hosts(container: Container) -> None:
     request = container.request
-    if request.trees:
-        raise UsageError(
-            "--dev mounts a folder of this host, which a cluster does not have", hint="SRC_<name>=dir builds it in"
-        )
     shared = next((text for text in request.volumes if str(volume_target(text)) == SHM_PATH), None)
     if shared is not None:
         what = f"-v {shared}: a pod has its shared memory of {request.shm_size} there"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from cannery.errors import UsageError
 from cannery.host.facts import RANKTABLE
 from cannery.host.npus import NPU_SMI, place_of
 from cannery.recipe.environment import CACHE_HOME
-from cannery.recipe.recipe import tree_links
-from cannery.vocab import Install, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +16,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.catalog.image_user import ImageUser
     from cannery.host.npus import HostNpus
-    from cannery.plan.plan import Plan
-    from cannery.recipe.recipe import Recipe
 
-T = TypeVar("T")
 # Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
 ROOTS = "/root/.cache"
 # Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
@@ -124,41 +118,3 @@ def user_caches(env: Mapping[str, str], user: ImageUser | None = None) -> tuple[
         for name, place in places.items()
         if place.startswith("/")
     )
-
-
-def dev_names(recipe: Recipe, folders: Mapping[str, T]) -> dict[str, T]:
-    """Return `folders` by component; a name may be the distribution's too, as for SRC_<name> (`verl` for verl-src).
-
-    Raises `UsageError` for a name that is no source of the profile.
-    """
-    by_name = {one.package: one.name for one in recipe.sources} | {one.name: one.name for one in recipe.sources}
-    for name in folders:
-        if name not in by_name:
-            hint = did_you_mean(name, {one.name for one in recipe.sources})
-            raise UsageError(f"--dev {name}: no source of {recipe.name}", hint=hint)
-    return {by_name[name]: folder for name, folder in folders.items()}
-
-
-def dev_mounts(plan: Plan, folders: Mapping[str, str]) -> tuple[Mount, ...]:
-    """Return the mounts of `folders` (component: folder of the host) over the trees of the image.
-
-    Raises `UsageError` for a component that has no tree there.
-    """
-    standing = {step.name: step for step in plan.sources if step.install is not Install.WHEEL}
-    for name in folders:
-        if name not in standing:
-            hint = f"SRC_{name}={folders[name]} builds it in; trees of this image: {', '.join(standing) or 'none'}"
-            raise UsageError(f"--dev {name}: the image has no tree of it to mount over", hint=hint)
-    return tuple(Mount(folder, standing[name].path) for name, folder in folders.items())
-
-
-def dev_notes(plan: Plan, mounts: tuple[Mount, ...]) -> Iterator[str]:
-    """Give a note on each thing that differs from the image where `mounts` cover its trees."""
-    steps = {step.path: step for step in plan.sources}
-    for mount in mounts:
-        if steps[mount.target].patched_by:
-            check = "`python /opt/cannery/patched.py` in the container"
-            yield f"{mount.target} is {mount.source}: its patches count as not in force until checked ({check})"
-        for path, target in tree_links(plan.recipe):
-            if path.startswith(f"{mount.target}/"):
-                yield f"{path} is hidden, a link to {target}: make one in {mount.source} when it is imported"

@@ -207,14 +207,8 @@ def test_a_missing_path_is_an_error_and_no_empty_folder() -> None:
     container = made()
     assert words(container, "-v") == []
     assert words(container, "--mount")[0] == "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly"
-    tree = Mount("/home/me/verl", "/opt/src/verl-src")
-    assert words(made(npu=False, trees=(tree,)), "--mount") == [
-        "type=bind,source=/home/me/verl,target=/opt/src/verl-src"
-    ]
-    odd = Mount("/home/me/a,b", "/opt/src/verl-src")
-    assert words(made(npu=False, trees=(odd,)), "--mount") == [
-        'type=bind,"source=/home/me/a,b",target=/opt/src/verl-src'
-    ]
+    odd = Mount("/home/me/a,b", "/root/.cache/x")
+    assert words(made(npu=False, caches=(odd,)), "--mount") == ['type=bind,"source=/home/me/a,b",target=/root/.cache/x']
 
 
 @pytest.mark.parametrize("source", ["/tmp/c:d", "/tmp/c:d,e", '/tmp/c:"d"', "/tmp/c:ro"])
@@ -230,13 +224,10 @@ def test_a_path_with_a_colon_is_mounted(source: str, read_only: bool) -> None:
     assert words(container, "-v") == []
 
 
-def test_trees_and_caches_of_the_user_come_without_npus_too() -> None:
-    tree, cache = Mount("/home/me/verl", "/opt/src/verl-src"), Mount("/models", "/root/.cache/x", read_only=True)
-    container = made(npu=False, trees=(tree,), caches=(cache,), volumes=("/data:/data",))
-    assert words(container, "--mount") == [
-        "type=bind,source=/home/me/verl,target=/opt/src/verl-src",
-        "type=bind,source=/models,target=/root/.cache/x,readonly",
-    ]
+def test_caches_of_the_user_come_without_npus_too() -> None:
+    cache = Mount("/models", "/root/.cache/x", read_only=True)
+    container = made(npu=False, caches=(cache,), volumes=("/data:/data",))
+    assert words(container, "--mount") == ["type=bind,source=/models,target=/root/.cache/x,readonly"]
     assert words(container, "-v") == ["/data:/data"]
 
 

@@ -53,7 +53,7 @@ ACCESS = ChipAccess(
 RAY = Ray("2.46.0", has_dashboard=True)
 USER = ImageUser(name="trainer", uid=2000, gid=3000)
 AS_USER = {"runAsNonRoot": True, "runAsUser": 2000, "runAsGroup": 3000}
-TREE = Mount("/home/me/verl", "/opt/src/verl-src")
+TREE = Mount("/home/me/hf", "/root/.cache/huggingface")
 
 
 def made(**asked: Any) -> Container:  # noqa: ANN401 - of the request
@@ -117,7 +117,7 @@ def test_a_service_has_what_the_command_has() -> None:
 
 
 def test_a_missing_folder_is_an_error_of_compose_and_no_empty_folder() -> None:
-    value = service(made(trees=(TREE,), volumes=("/data:/data:ro",)))
+    value = service(made(caches=(TREE,), volumes=("/data:/data:ro",)))
     *mounts, data = value["volumes"]
     assert data == "/data:/data:ro"
     assert all(mount["bind"] == {"create_host_path": False} for mount in mounts)
@@ -221,7 +221,6 @@ def test_folders_of_each_node() -> None:
 @pytest.mark.parametrize(
     ("asked", "what", "hint"),
     [
-        ({"trees": (TREE,)}, "--dev mounts a folder of this host", "SRC_<name>=dir"),
         ({"network": "none"}, "--network none", "leave it out"),
         ({"env": ("TOKEN",)}, "-e TOKEN", "TOKEN=VALUE"),
         ({"volumes": ("data:/data",)}, "-v data:/data", "claim"),

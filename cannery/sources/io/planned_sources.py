@@ -81,17 +81,14 @@ def own_tree(local: Mapping[str, Path], chosen: ChosenSource) -> Path | None:
     return local.get(chosen.name) or local.get(chosen.package)
 
 
-def refuse_other_tree(chosen: ChosenSource, folder: Path, prefix: str = "SRC_") -> None:
-    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository.
-
-    `prefix` is how the message calls the option, before the source's name.
-    """
+def refuse_other_tree(chosen: ChosenSource, folder: Path) -> None:
+    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository."""
     project = folder / (chosen.component.subdirectory or "")
     modules = sorted({item.module.partition(".")[0] for item in chosen.component.imports})
     places = [project / inner / module for inner in ("", "src", "python") for module in modules]
     if modules and not any(place.is_dir() or place.with_suffix(".py").is_file() for place in places):
         below = f" below {chosen.component.subdirectory}" if chosen.component.subdirectory else ""
-        what = f"{prefix}{chosen.name}: {str(folder)!r} has no {' or '.join(modules)}{below}"
+        what = f"SRC_{chosen.name}: {str(folder)!r} has no {' or '.join(modules)}{below}"
         raise UsageError(what, hint=f"name a working tree of {chosen.name}, as git checks it out")
 
 
