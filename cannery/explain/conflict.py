@@ -1,8 +1,8 @@
 """Which package a failed resolution comes down to, who asks what of it, and what of the profile can be changed.
 
 uv writes `Because A depends on B and there is no version of C, we can conclude that …`. What it concludes, and what it
-knows from an earlier step (`we know from (1) that …`), is left out: it follows from the rest. Whether releases can
-really not be used is asked of their index. tests/unit/data/uv_reasons has texts of a real uv.
+knows from an earlier step (`we know from (1) that …`), is left out: it follows from the rest.
+tests/unit/data/uv_reasons has texts of a real uv.
 """
 
 from __future__ import annotations
@@ -36,10 +36,6 @@ FACTS = re.compile(r"\b[Bb]ecause (?P<facts>.*?)(?:,? ?\bwe can conclude that |\
 ASKS = re.compile(
     rf"(?P<by>{NAME})(?:{RANGE})? depends? on (?:one of: |all of: )?"
     rf"(?P<name>{NAME})(?P<wanted>{RANGE})?(?P<more>(?: {NAME}{RANGE})*)"
-)
-DOUBT = re.compile(
-    rf"(?:no versions? of|only the following versions of|only) ({NAME})"
-    rf"|({NAME})(?:{RANGE})? (?:requires?|has|have|was|were|needs?|depends? on Python\b)"
 )
 PYTHON = "python"
 
@@ -84,13 +80,6 @@ class Side:
     chain: tuple[str, ...]
     wanted: tuple[str, ...]
     by: str
-
-    def takes(self, version: str) -> bool:
-        """Whether this side is content with a version; one of a form that cannot be read takes none."""
-        try:
-            return any(SpecifierSet(text).contains(version, prereleases=True) for text in self.wanted)
-        except InvalidSpecifier:
-            return False
 
 
 @dataclass(frozen=True)
@@ -235,10 +224,9 @@ class Ask:
 
 @dataclass(frozen=True)
 class Reasons:
-    """What uv names: dependencies, the distributions whose releases are in doubt, and all that it names, in order."""
+    """What uv names: dependencies, and all distributions, in order."""
 
     asks: tuple[Ask, ...]
-    doubts: tuple[str, ...]
     names: tuple[str, ...]
 
 
@@ -247,11 +235,9 @@ def read_reasons(stderr: str) -> Reasons:
     text = re.sub(r"\{[^}]*\}", "", FRAME.sub("", stderr).partition("\nhint:")[0])
     facts = [match["facts"] for match in FACTS.finditer(" ".join(text.split()))]
     asks = [ask for part in facts for ask in _asks(part)]
-    doubts = [_name(match[1] or match[2]) for part in facts for match in DOUBT.finditer(part)]
     named = [_name(word) for part in facts for word in re.findall(rf"({NAME})(?={RANGE}| |$)", part)]
     return Reasons(
         asks=tuple(dict.fromkeys(asks)),
-        doubts=tuple(dict.fromkeys(name for name in doubts if name not in {PYTHON, PROJECT})),
         names=tuple(dict.fromkeys([*(ask.name for ask in asks), *named])),
     )
 

@@ -93,7 +93,7 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
         line = re.sub(r"^\s*(error:|cause:|×|╰─▶|│)\s*", "", raw).strip()
         if not line or line.startswith(("Resolved ", "warning:", "Using ", UNSATISFIABLE)):
             continue
-        line = re.sub(r"\s*(Consider using|A compatible version may be available) .*$", "", line).replace(
+        line = re.sub(r"\s*(Consider (?:using|removing)|A compatible version may be available) .*$", "", line).replace(
             PROJECT, profile
         )
         line = re.sub(r",? we can conclude that your requirements are unsatisfiable\.?", ": that cannot be met.", line)
@@ -120,7 +120,8 @@ _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 def uv_failure(stderr: str) -> tuple[FailureKind, int]:
     """Return whose failure it is, from what `uv` wrote before it failed, and of `SYSTEM` the error number, else 0."""
     if UNSATISFIABLE in stderr:
-        return FailureKind.UNSOLVED, 0
+        # An index that refuses a page hides the package from uv.
+        return (FailureKind.NETWORK if "ignore-error-codes" in stderr else FailureKind.UNSOLVED), 0
     # A full disk ends a download, so uv reports a failed download, with this at the end.
     numbers = [int(found["number"]) for found in _OS_ERROR.finditer(stderr)]
     if own := [number for number in numbers if number not in _OF_NETWORK]:

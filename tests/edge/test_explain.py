@@ -163,9 +163,9 @@ def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Pa
 def test_an_override_and_a_source_are_named_as_the_profile_has_them(stub: StubIndex, tmp_path: Path) -> None:
     found = catalog("transformers==4.57.0", overrides=[{"requirement": "tokenizers==0.19", "reason": "as tried"}])
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines() == [
-        "tokenizers 0.19 on index default: no such release, nearest 0.20.3, 0.21.4",
-        "  this has to change: override tokenizers==0.19 (images/profiles/stack.yaml)",
+    assert "there is no version of tokenizers==0.19" in error.what
+    assert error.what.splitlines()[-3:] == [
+        "  one of these has to change: pin transformers 4.57.0, override tokenizers==0.19 (images/profiles/stack.yaml)",
         "  near it works (each was resolved):",
         "    tokenizers 0.22.0 without the override tokenizers==0.19",
     ]
@@ -190,7 +190,7 @@ def test_a_source_from_git_is_told_by_its_commit(stub: StubIndex, tmp_path: Path
     assert lines[-1] == "    numpy 2.1.0 instead of 1.26.4"
 
 
-def test_a_release_that_does_not_exist_has_its_nearest(stub: StubIndex, tmp_path: Path) -> None:
+def test_a_release_that_does_not_exist_has_sets_near_it(stub: StubIndex, tmp_path: Path) -> None:
     rows = [("2.9.0", "8.5.0"), ("2.9.0.post2", "9.0.0"), ("2.8.0.post2", "8.5.0")]
     table = factories.compatibility().model_dump()
     table["rows"] = [
@@ -201,7 +201,8 @@ def test_a_release_that_does_not_exist_has_its_nearest(stub: StubIndex, tmp_path
     stub.add(make_wheel("torch-npu", "2.10.0"), uploaded="2026-05-01T00:00:00Z")
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines() == [
-        "torch-npu 2.9.1 on index default: no such release, nearest 2.9.0, 2.9.0.post2",
+        "no set of versions works",
+        "  Because there is no version of torch-npu==2.9.1 and stack depends on torch-npu==2.9.1: that cannot be met.",
         "  this has to change: pin torch-npu 2.9.1 (images/profiles/stack.yaml)",
         "  near it works (each was resolved):",
         "    torch-npu 2.9.0 instead of 2.9.1",
@@ -213,28 +214,37 @@ def test_a_release_that_does_not_exist_has_its_nearest(stub: StubIndex, tmp_path
 def test_a_release_later_than_the_bound(stub: StubIndex, tmp_path: Path) -> None:
     stub.add(make_wheel("tokenizers", "0.23.0"), uploaded="2026-07-01T01:00:00Z")
     settings = PipSettings(index_url=stub.url)
-    late = fail(ask("tokenizers==0.23.0"), settings, tmp_path)
-    assert late.what.splitlines()[0] == (
-        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
-    )
-    assert late.hint.startswith("`exclude_newer_packages` of the profile lets later uploads of tokenizers count")
-    assert fail(ask("tokenizers>=0.23"), settings, tmp_path).what.splitlines()[0] == (
-        "tokenizers 0.23.0 on index default: uploaded 2026-07-01, later than the bound 2026-06-01"
-    )
-    later = ask("tokenizers==0.24", package_dates=(("tokenizers", "2026-08-01"),))
-    assert fail(later, settings, tmp_path).what.splitlines()[0] == (
-        "tokenizers 0.24 on index default: no such release, nearest 0.22.0, 0.23.0"
-    )
+    for requirement in ("tokenizers==0.23.0", "tokenizers>=0.23"):
+        late = fail(ask(requirement), settings, tmp_path)
+        assert "published at 2026-07-01" in " ".join(late.what.split())
+        assert "Consider" not in late.what
+        assert late.hint == "`exclude_newer_packages` of the profile lets later uploads of tokenizers count"
+    later = fail(ask("tokenizers==0.24", package_dates=(("tokenizers", "2026-08-01"),)), settings, tmp_path)
+    assert "no version of tokenizers==0.24" in later.what
 
 
-def test_a_yanked_release(stub: StubIndex, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("requirement", "words"),
+    [
+        ("user", "broken==1.0 was yanked (reason: loses data)"),
+        ("kernels==1.0", "no wheels with a matching platform tag"),
+        ("newer", "no wheels with a matching Python"),
+        ("young==1.0", "Python>=3.12"),
+        ("lonely", "no-such-thing was not found"),
+    ],
+)
+def test_why_a_release_cannot_be_used_is_in_the_resolver_s_words(
+    stub: StubIndex, tmp_path: Path, requirement: str, words: str
+) -> None:
     stub.yanked[stub.add(make_wheel("broken", "1.0"))] = "loses data"
     stub.add(make_wheel("user", "1.0", ["broken"]))
-    error = fail(ask("user"), PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines() == [
-        "broken 1.0 on index default: yanked from its index (loses data)",
-        "  broken of any version by user",
-    ]
+    stub.add(make_wheel("kernels", "1.0", tag=ARM))
+    stub.add(make_wheel("newer", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64"))
+    stub.pythons[stub.add(make_wheel("young", "1.0"))] = ">=3.12"
+    stub.add(make_wheel("lonely", "1.0", ["no-such-thing"]))
+    error = fail(ask(requirement), PipSettings(index_url=stub.url), tmp_path)
+    assert isinstance(error, FindingsError)
+    assert words in " ".join(error.what.split()).replace("all versions of broken were", "broken==1.0 was")
 
 
 def test_a_yanked_release_that_the_text_names_is_not_the_cause(stub: StubIndex, tmp_path: Path) -> None:
@@ -259,31 +269,8 @@ def test_a_conflict_of_more_than_two_is_shown_in_the_resolver_s_words(stub: Stub
     odd = parse_component({"kind": "wheels", "summary": "s", "imports": [{"module": "odd"}]})
     found = replace(found, components={**found.components, "odd": odd})
     lines = failure(found, PipSettings(index_url=stub.url), tmp_path).what.splitlines()
-    assert "numpy" in lines[0]
+    assert "numpy" in lines[1]
     assert any("constraint numpy>=2" in line for line in lines)
-
-
-def test_a_wheel_for_another_arch_or_python(stub: StubIndex, tmp_path: Path) -> None:
-    stub.add(make_wheel("kernels", "1.0", tag=ARM))
-    stub.add(make_wheel("newer", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64"))
-    stub.pythons[stub.add(make_wheel("young", "1.0"))] = ">=3.12"
-    stub.add(make_wheel("user", "1.0", ["kernels"]))
-    settings = PipSettings(index_url=stub.url)
-    asked = {
-        "kernels==1.0": "kernels 1.0 on index default: no file for x86_64-manylinux_2_34 and Python 3.11; "
-        "it has kernels-1.0-cp311-cp311-manylinux_2_28_aarch64.whl",
-        "newer": "newer 1.0 on index default: no file for x86_64-manylinux_2_34 and Python 3.11; "
-        "it has newer-1.0-cp312-cp312-manylinux_2_28_x86_64.whl",
-        "young==1.0": "young 1.0 on index default: asks for Python >=3.12, the target has 3.11",
-    }
-    for requirement, words in asked.items():
-        error = fail(ask(requirement), settings, tmp_path)
-        assert error.what.splitlines()[0] == words
-        assert isinstance(error, FindingsError)
-    assert fail(ask("user"), settings, tmp_path).what.splitlines() == [
-        asked["kernels==1.0"],
-        "  kernels of any version by user",
-    ]
 
 
 def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None:
@@ -292,7 +279,7 @@ def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None
         request = ask("triton-ascend==3.2.0", bindings=(("triton-ascend", "ascend"),))
         error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
     assert error.what.splitlines()[0] == (
-        "triton-ascend 3.2.0 on index ascend: no file for x86_64-manylinux_2_34 and Python 3.11; "
+        "triton-ascend 3.2.0: index ascend has no file of it for Python 3.11 on amd64 (x86_64-manylinux_2_34); "
         "it has triton_ascend-3.2.0-cp311-cp311-manylinux_2_28_aarch64.whl"
     )
 
@@ -300,7 +287,7 @@ def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None
 def test_a_source_that_wants_another_python(stub: StubIndex, tmp_path: Path) -> None:
     request = ask("vllm==0.11.0+empty", sources=(KnownRelease("vllm", "0.11.0+empty", (), ">=3.12"),))
     error = fail(request, PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines()[0] == "vllm 0.11.0+empty asks for Python >=3.12, the target has 3.11"
+    assert "vllm==0.11.0+empty requires Python >=3.12" in " ".join(error.what.split())
 
 
 def test_a_bound_release_that_its_index_does_not_have(stub: StubIndex, tmp_path: Path) -> None:
@@ -308,7 +295,7 @@ def test_a_bound_release_that_its_index_does_not_have(stub: StubIndex, tmp_path:
         ascend.add(make_wheel("torch-npu", "2.5.1"))
         request = ask("torch-npu==2.9.0", bindings=(("torch-npu", "ascend"),))
         error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
-    assert error.what.splitlines()[0] == "torch-npu 2.9.0 on index ascend: no such release, nearest 2.5.1"
+    assert error.what.splitlines()[0].endswith("; it has torch_npu-2.5.1-py3-none-any.whl")
 
 
 def test_an_index_that_knows_a_package_serves_it_alone(stub: StubIndex, tmp_path: Path) -> None:
@@ -316,19 +303,8 @@ def test_an_index_that_knows_a_package_serves_it_alone(stub: StubIndex, tmp_path
         extra.add(make_wheel("tokenizers", "0.30.0"))
         settings = PipSettings(index_url=stub.url, extra_index_urls=(f"http://u:s3cret@{extra.host}/simple",))
         error = fail(ask("tokenizers==0.30.0"), settings, tmp_path)
-        assert error.what.splitlines()[0] == (
-            "tokenizers 0.30.0 on index default: no such release, nearest 0.21.4, 0.22.0"
-        )
+        assert "no version of tokenizers==0.30.0" in error.what
         assert "s3cret" not in str(error) + (tmp_path / "log.txt").read_text()
-
-
-def test_a_package_that_nobody_has(stub: StubIndex, tmp_path: Path) -> None:
-    stub.add(make_wheel("user", "1.0", ["no-such-thing"]))
-    error = fail(ask("user"), PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines() == [
-        "no-such-thing was not found on index default",
-        "  no-such-thing of any version by user",
-    ]
 
 
 def test_an_index_that_fails_at_one_page_is_network_trouble(stub: StubIndex, tmp_path: Path) -> None:
@@ -336,7 +312,9 @@ def test_an_index_that_fails_at_one_page_is_network_trouble(stub: StubIndex, tmp
     settings = PipSettings(index_url=f"http://u:s3cret@{stub.host}/simple")
     error = fail(ask("trl"), settings, tmp_path)
     assert isinstance(error, NetworkError)
-    assert error.what == f"tokenizers: index default ({stub.url}): access denied (HTTP 403)"
+    assert error.what.startswith(f"index default ({stub.url}) failed")
+    assert "403" in error.what
+    assert "s3cret" not in str(error)
 
 
 def test_every_dead_index_is_named_at_once_without_credentials(stub: StubIndex, tmp_path: Path) -> None:

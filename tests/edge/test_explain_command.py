@@ -48,10 +48,7 @@ def test_lock_says_why_for_each_arch_and_leaves_the_files(small: Small) -> None:
     before = small.files()
     done = small("lock", "stack", "--arch", "amd64")
     assert done.code == ExitCode.FINDINGS
-    assert (
-        "profile stack, Python 3.11, amd64: tool 1.0.1 on index default: no file for x86_64-manylinux_2_34 and "
-        "Python 3.11; it has tool-1.0.1-cp311-cp311-manylinux_2_28_aarch64.whl\n" in done.err
-    )
+    assert "tool==1.0.1 has no wheels with a matching platform tag" in " ".join(done.err.split())
     assert "    tool 1.0 instead of 1.0.1\n" in done.err
     assert small.files() == before
 

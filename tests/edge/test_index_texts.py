@@ -31,9 +31,9 @@ def test_the_reason_of_a_yanked_release_cannot_clear_the_screen(small: Small) ->
     locked = small("lock", "stack", "--pin", "lib==3.0")
     checked = small("check", "stack", "--pin", "lib==3.0", "--json")
     assert (locked.code, checked.code) == (ExitCode.FINDINGS, ExitCode.FINDINGS)
-    assert "yanked from its index (bad\\u001b[2J\\u001b[31m build)" in locked.err
+    assert "was yanked (reason: bad" in " ".join(locked.err.split())
     assert "\x1b" not in locked.out + locked.err + checked.out + checked.err
-    assert any("bad\x1b[2J" in finding["what"] for finding in json.loads(checked.out)["findings"])
+    assert any("(reason: bad" in " ".join(finding["what"].split()) for finding in json.loads(checked.out)["findings"])
 
 
 @pytest.mark.parametrize("command", ["lock", "check"])
@@ -79,6 +79,6 @@ def test_a_date_that_hides_every_release_is_blamed_by_name(small: Small) -> None
     small.profile().write_text(small.profile().read_text().replace("2026-06-01", "2025-06-01"))
     done = small("lock", "stack", "--arch", "amd64")
     assert done.code == ExitCode.FINDINGS
-    assert "later than the bound 2025-06-01" in done.err
+    assert "`exclude-newer`" in done.err
     assert "`exclude_newer_packages` of the profile" in done.err
     assert "images/profiles/stack.yaml" in done.err

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.explain.conflict import (
     Ask,
-    Reasons,
     find_conflict,
     make_conflict,
     profile_items,
@@ -19,7 +19,7 @@ from cannery.explain.conflict import (
     what_can_move,
     who_asks,
 )
-from cannery.explain.io.missing import Headline, absence, releases_at
+from cannery.explain.io.releases import releases_at
 from cannery.explain.nearest import candidates, objection, offer
 from cannery.lock.io.bound import NoFileError
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.errors import CanneryError
-    from cannery.explain.conflict import Conflict, Item
     from cannery.explain.nearest import Candidate
     from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import LockRequest
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 WORKERS = 2
 # Seconds for all tries together and for one, and how many that work are enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
-# Packages in doubt that the indexes are asked about.
-DOUBTS = 4
 
 
 @dataclass(frozen=True)
@@ -61,47 +57,30 @@ class Tried:
     trouble: tuple[str, ...] = ()
 
 
-def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> CanneryError:
-    """Return the error that a user sees in place of `error`.
+def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> FindingsError:
+    """Return the error that a user sees in place of `error`; sets near the request are tried by `attempt`.
 
-    Indexes are asked (within the limit of a probe), and sets near the request are tried by `attempt`. It is a
-    `NetworkError` when an index fails only at the page of the package.
+    Where two sides exclude each other it names the package and both, else it has the resolver's own text.
     """
     items = profile_items(job.request, known.recipe)
-    reasons = _no_file(error) if isinstance(error, NoFileError) else read_reasons(error.stderr)
-    try:
-        head, conflict = _missing(reasons, items, job)
-    except NetworkError as trouble:
-        return trouble
-    if conflict is None:
-        conflict = find_conflict(reasons, items)
-        # Where no two sides exclude each other, the resolver's own text is shown: names are put in.
-        name = conflict.name
-        head = Headline(f"no set of versions works: no {name} fits all that ask for it" if name else error.what)
-    lines = [*head.text.splitlines()]
+    text, hint = error.what, ""
+    if isinstance(error, NoFileError):
+        asks = tuple(Ask(asker.partition("[")[0], error.name, (error.pin or "",)) for asker in error.askers)
+        conflict = make_conflict(error.name, sides_of(error.name, asks, items), items)
+    else:
+        conflict = find_conflict(read_reasons(error.stderr), items)
+        late = re.search(r"`(\S+)` was filtered by `exclude-newer", error.stderr)
+        hint = f"`exclude_newer_packages` of the profile lets later uploads of {late[1]} count" if late else ""
+        if conflict.name:
+            text = f"no set of versions works: no {conflict.name} fits all that ask for it"
+    lines = text.splitlines()
     # What only the profile asks for is in the line above.
-    lines += who_asks(conflict) if not head.is_about_one or any(side.chain for side in conflict.sides) else ()
+    lines += who_asks(conflict) if len(conflict.sides) > 1 or any(side.chain for side in conflict.sides) else ()
     lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
     if known.catalog and known.recipe:
         found = candidates(known.recipe, known.catalog, conflict, releases_at(job))
         lines += _offers(found, known.catalog, attempt)
-    return FindingsError("\n  ".join(lines), where=job.where, hint=head.hint)
-
-
-def _missing(reasons: Reasons, items: Sequence[Item], job: Job) -> tuple[Headline, Conflict | None]:
-    """Return the first package in doubt of which no release can be used, by its index."""
-    for name in reasons.doubts[:DOUBTS]:
-        sides = sides_of(name, reasons.asks, items)
-        found = absence(name, sides, job)
-        if found:
-            return replace(found, is_about_one=True), make_conflict(name, sides, items)
-    return Headline(""), None
-
-
-def _no_file(error: NoFileError) -> Reasons:
-    wanted = (f"=={error.pin}",) if error.pin else ()
-    asks = tuple(Ask(asker.partition("[")[0], error.name, wanted) for asker in error.askers)
-    return Reasons(asks, (error.name,), (error.name,))
+    return FindingsError("\n  ".join(lines), where=job.where, hint=hint)
 
 
 def _offers(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cannery.catalog.versions import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
 from cannery.lock.io.uv import PROBE
@@ -86,10 +87,12 @@ class NoFileError(FindingsError):
     `askers` are who asks for it where the request itself does not, as far as that is known.
     """
 
-    def __init__(self, name: str, pin: str | None, index: str, request: LockRequest) -> None:
+    def __init__(self, name: str, pin: str | None, index: str, request: LockRequest, there: Sequence[Listed]) -> None:
+        near = sorted(there, key=lambda file: (distance(pin, file.version) if pin else (), file.file))
+        names = ", ".join(dict.fromkeys(file.file for file in near[:SHOWN]))
         super().__init__(
             f"{name} {pin or ''}".rstrip() + f": index {index} has no file of it for Python {request.python} on "
-            f"{request.arch} ({uv_platform(request.arch)})",
+            f"{request.arch} ({uv_platform(request.arch)})" + (f"; it has {names}" if names else ""),
             where=f"profile {request.profile}",
         )
         self.name = name
@@ -126,7 +129,8 @@ class Binder:
             if (pin is None and answer in own and answer.files) or (pin is not None and files):
                 return self._source(name, index, answer, files)
         if any(answer.reached for answer in own):
-            raise NoFileError(name, pin, index, self.request)
+            there = [file for answer in own for file in answer.files]
+            raise NoFileError(name, pin, index, self.request, there)
         return self._stand_in(name, index, own)
 
     def _source(self, name: str, index: str, answer: Answer, files: Sequence[Listed]) -> Source:
