@@ -9,11 +9,15 @@ import json
 import re
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from stub_registry import sha
 from stub_server import StubHttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UPLOADS = re.compile(r"/v2/(.+)/blobs/uploads/(.*)")
 REFERRERS = re.compile(r"/v2/(.+)/referrers/([^/]+)")
@@ -34,6 +38,7 @@ class StoringRegistry(StubHttpServer):
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     uploads: dict[str, bytearray] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
     login: str = ""
     mounts: str = "yes"
     cuts: list[int] = field(default_factory=list)
@@ -90,7 +95,7 @@ class StoringRegistry(StubHttpServer):
             self.blobs[repository, query["mount"]] = self.blobs[source]
             self._send(request, 201)
         else:
-            self.uploads[name := f"u{len(self.uploads)}"] = bytearray()
+            self.uploads[name := f"u{next(self.numbers)}"] = bytearray()
             self._send(request, 202, {"Location": f"/v2/{repository}/blobs/uploads/{name}?state=0"})
 
     def _upload_patch(self, request: Any, repository: str, name: str, _query: dict[str, str]) -> None:

@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import os
+import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,7 +32,7 @@ from cannery.util.io.patience import WAITS
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cannery.engine.io.registry import Repository
@@ -86,6 +88,12 @@ def words(found: Route) -> list[str]:
     return found.view.words
 
 
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "UPLOADS", 1)
+
+
+@pytest.mark.usefixtures("one_by_one")
 def test_a_push_sends_what_is_missing_and_then_the_manifest(store: Store, registry: StoringRegistry) -> None:
     registry.login = "me:s3cret"
     image = put(store, LOWER, UPPER)
@@ -145,6 +153,7 @@ def test_a_push_asks_for_its_own_repository_alone_where_others_are_refused(
     assert ("team/other", "1") in registry.manifests
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, registry: StoringRegistry) -> None:
     put(store, LARGE)
     registry.cuts = [100_000, 50_000, 20_000, 10_000]
@@ -152,9 +161,71 @@ def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, r
     layer = store.layer(sha(LARGE))
     assert layer is not None
     assert sha(registry.blobs["team/demo", layer.digest]) == layer.digest
-    assert (registry.count("POST", "uploads/"), registry.count("PATCH", "u0")) == (2, 5 + 1)
+    assert (registry.count("POST", "uploads/"), registry.count("PATCH", "u0")) == (2, 5)
 
 
+def test_layers_are_sent_at_once(store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, LOWER, UPPER, LARGE)
+    together = threading.Barrier(transfer.UPLOADS, timeout=20)
+    send = transfer.send_blob
+
+    def slow(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
+        together.wait()
+        send(repository, location, digest, path, moved)
+
+    monkeypatch.setattr(transfer, "send_blob", slow)
+    to = route(registry)
+    push(store, "demo:1", to)
+    assert words(to) == ["Pushed"] * 4
+    assert ("team/demo", "1") in registry.manifests
+
+
+def test_a_layer_that_is_refused_ends_the_others(
+    store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, LOWER, UPPER, LARGE)
+    refused, begun = store.layer(sha(UPPER)), threading.Barrier(3, timeout=20)
+    assert refused is not None
+
+    def stuck(_repository: Repository, _location: str, digest: str, _path: Path, moved: Callable[[int], None]) -> None:
+        begun.wait()
+        if digest == refused.digest:
+            raise DeniedError("it refuses access (HTTP 403)")
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            moved(1)
+            time.sleep(0.01)
+        pytest.fail("it was not ended")
+
+    monkeypatch.setattr(transfer, "UPLOADS", 3)
+    monkeypatch.setattr(transfer, "send_blob", stuck)
+    with pytest.raises(DeniedError):
+        push(store, "demo:1", route(registry))
+    assert registry.manifests == {}
+
+
+def test_what_arrives_beside_a_lost_connection_stays(
+    store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch, at_once: list[float]
+) -> None:
+    put(store, LOWER, UPPER, LARGE)
+    lost, sent = store.layer(sha(LOWER)), list[str]()
+    assert lost is not None
+    send = transfer.send_blob
+
+    def unlucky(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
+        sent.append(digest)
+        if digest == lost.digest and sent.count(digest) == 1:
+            raise PassingError("connection lost")
+        send(repository, location, digest, path, moved)
+
+    monkeypatch.setattr(transfer, "send_blob", unlucky)
+    push(store, "demo:1", route(registry))
+    assert sorted(sent) == sorted([*set(sent), lost.digest])
+    assert at_once[-1:] == [WAITS[0]]
+    assert ("team/demo", "1") in registry.manifests
+
+
+@pytest.mark.usefixtures("one_by_one")
 def test_an_upload_that_is_forgotten_begins_again(
     store: Store, registry: StoringRegistry, at_once: list[float]
 ) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from queue import LifoQueue
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
@@ -31,15 +34,17 @@ if TYPE_CHECKING:
     from cannery.store.io.store import Store
 
 PUSHING = "Pushing"
+# Blobs that are on their way to a registry at once.
+UPLOADS = 4
 # Bytes between two reports of a blob.
 _STEP = 1 << 20
 
 
 class Progress:
-    """How far a transfer is, for a view: blobs by digest, in the words of an engine."""
+    """How far a transfer is, for a view: blobs by digest, in the words of an engine. Threads may report to it."""
 
     def __init__(self, view: TransferView) -> None:
-        self._view, self._blobs = view, dict[str, Moving]()
+        self._view, self._blobs, self._lock = view, dict[str, Moving](), Lock()
 
     def expect(self, blobs: Sequence[Blob], status: str) -> None:
         """Take what is to be moved."""
@@ -48,17 +53,19 @@ class Progress:
 
     def done(self, blob: Blob, status: str) -> None:
         """Report a blob that moves no more; `status` is a word of `cannery.engine.stream`."""
-        self._blobs[blob.digest] = Moving(status, blob.size, blob.size)
-        self._view.state(StreamState(layers=self._blobs))
+        with self._lock:
+            self._blobs[blob.digest] = Moving(status, blob.size, blob.size)
+            self._view.state(StreamState(layers=self._blobs))
 
     def moved(self, blob: Blob, status: str) -> Callable[[int], None]:
         """Return what reports the bytes of a blob that have moved."""
 
         def report(count: int) -> None:
-            is_seen = count // _STEP == self._blobs[blob.digest].current // _STEP
-            self._blobs[blob.digest] = Moving(status, count, blob.size)
-            if not is_seen:
-                self._view.state(StreamState(layers=self._blobs))
+            with self._lock:
+                is_seen = count // _STEP == self._blobs[blob.digest].current // _STEP
+                self._blobs[blob.digest] = Moving(status, count, blob.size)
+                if not is_seen:
+                    self._view.state(StreamState(layers=self._blobs))
 
         return report
 
@@ -93,7 +100,7 @@ class Route:
 
 
 def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> None:
-    """Push an image of the store under a tag: blobs that are missing there, then the manifest.
+    """Push an image of the store under a tag: blobs that are missing there, some at once, then the manifest.
 
     Raises `RefusedError`, and `UsageError` where the store does not have the image.
     """
@@ -103,10 +110,11 @@ def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> No
     known = {origin.removeprefix(home) for layer in layers for origin in layer.origins if origin.startswith(home)}
 
     def send(progress: Progress, sources: Sequence[str]) -> None:
-        with route.open(sources) as repository:
+        with ExitStack() as stack:
+            connections = [stack.enter_context(route.open(sources)) for _ in range(UPLOADS)]
+            repository = connections[-1]  # which is taken first
             progress.expect((*layers, config), "Waiting")
-            for blob in (*layers, config):
-                progress.done(blob, _pushed(store, repository, blob, progress))
+            _push_all(store, connections, (*layers, config), progress)
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
                 for layer in layers:
                     store.note(layer.also_in(f"{home}{place.repository}"))
@@ -124,8 +132,47 @@ def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> No
     route.patiently(job)
 
 
-def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress) -> str:
-    """Bring a blob into a repository; return how it came there, in an engine's words."""
+def _push_all(store: Store, connections: Sequence[Repository], blobs: Sequence[Blob], progress: Progress) -> None:
+    """Bring blobs into a repository, as many at once as there are connections to it. Raises what ended one of them.
+
+    After trouble that may pass the others go on to their ends: what has arrived stays. Any other ends them too.
+    """
+    idle, ended = LifoQueue[Repository](), Event()
+    for repository in connections:
+        idle.put(repository)
+
+    def bring(blob: Blob) -> None:
+        repository = idle.get()
+        try:
+            progress.done(blob, _pushed(store, repository, blob, progress, ended))
+        except PassingError:
+            raise
+        except BaseException:
+            ended.set()
+            raise
+        finally:
+            idle.put(repository)
+
+    with ThreadPoolExecutor(len(connections)) as pool:
+        sent = [pool.submit(bring, blob) for blob in blobs]
+        try:
+            wait(sent)
+        except BaseException:  # Ctrl-C
+            ended.set()
+            raise
+    errors = [error for error in (one.exception() for one in sent) if error and not isinstance(error, _EndedError)]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, PassingError)), errors[0])
+
+
+class _EndedError(Exception):
+    """Another upload has failed."""
+
+
+def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress, ended: Event) -> str:
+    """Bring a blob into a repository, unless another one has failed; return how it came there, in an engine's words."""
+    if ended.is_set():
+        raise _EndedError
     if has_blob(repository, blob.digest):
         return "Layer already exists"
     home, own = f"{repository.reference.registry}/", repository.reference.repository
@@ -135,7 +182,14 @@ def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress
     if not location:
         return f"Mounted from {', '.join(sources)}"
     store.check(blob)
-    send_blob(repository, location, blob.digest, store.blob_path(blob.digest), progress.moved(blob, PUSHING))
+    report = progress.moved(blob, PUSHING)
+
+    def moved(count: int) -> None:
+        if ended.is_set():
+            raise _EndedError
+        report(count)
+
+    send_blob(repository, location, blob.digest, store.blob_path(blob.digest), moved)
     return "Pushed"
 
 
