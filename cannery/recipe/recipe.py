@@ -190,7 +190,7 @@ class Recipe:
             raise UsageError(
                 f"what {one.name} {one.version} asks for is not known, so it can be checked and not locked",
                 hint=f"known: {', '.join(sorted(versions, key=Version))}; "
-                f"`build.py facts {one.package}=={one.version}` adds it to images/components/{one.name}.yaml",
+                f"`build.py facts {one.name}=={one.version}` adds it to images/components/{one.name}.yaml",
             )
 
     @property

@@ -96,6 +96,17 @@ def test_a_release_in_a_profile_that_no_component_knows_is_judged_by_row(release
         lock_request(recipe)
 
 
+def test_the_profile_of_case_02_as_it_was_written_names_what_fits_its_plugin() -> None:
+    vllm = '  - {name: vllm, release: "0.23.0"}\n  - {name: vllm-ascend, release: "0.23.0rc1"}\n'
+    catalog = with_profile(STACK_9 + vllm)
+    (found,) = answers(bound("mine", catalog), "fit", catalog)
+    assert "error: torch-npu 2.10.0.post4 and vllm-ascend 0.23.0rc1 do not fit" in found
+    nearest = found.partition("use ")[2].partition(", or ")[0]
+    assert nearest.endswith("triton-ascend 3.2.1 and vllm 0.23.0 with vllm-ascend 0.23.0rc1 on CANN 9.0.1")
+    (unknown,) = answers(bound("mine", catalog), "release-unknown", catalog)
+    assert "`build.py facts vllm-ascend==0.23.0rc1`" in unknown
+
+
 def test_the_nearest_fix_stays_on_a_line_that_has_images() -> None:
     (fix,) = [
         text
@@ -113,7 +124,8 @@ def test_the_nearest_fix_stays_on_a_line_that_has_images() -> None:
 def test_an_image_for_the_950_exists_from_cann_9_on(word: str, cann: str) -> None:
     assert bound("quickstart", chip=word, cann=cann, base="cann").base.tag_name == f"{cann}-950-ubuntu22.04-py3.11"
     assert answers(bound("quickstart", chip=word, cann=cann, base="cann"), "base-tag") == []
-    assert len(answers(bound("verl-qwen3.5", chip=word), "base-tag")) == 1  # 8.5.0 has none
+    (none,) = answers(bound("verl-qwen3.5", chip=word), "base-tag")  # 8.5.0 has none
+    assert "9.0.0-950-ubuntu22.04-py3.11" in none
 
 
 @pytest.mark.parametrize(
@@ -299,9 +311,10 @@ def test_no_offer_for_the_profiles_of_cases_05_and_10_is_refused() -> None:
 # 13: a release in no row, on a real base
 
 
-def test_a_release_in_no_row_is_a_warning_on_a_real_base_and_a_note_on_a_stand_in() -> None:
+@pytest.mark.parametrize("base", ["cann", "8.5.0-910b-ubuntu22.04-py3.11"])
+def test_a_release_in_no_row_is_a_warning_on_a_real_base_and_a_note_on_a_stand_in(base: str) -> None:
     pins = ("torch-npu==2.13.0.post9",)
-    (real,) = answers(bound("quickstart", base="cann", pins=pins), "fit-unknown")
+    (real,) = answers(bound("quickstart", base=base, pins=pins), "fit-unknown")
     assert real.startswith("warning: no row of the table has torch-npu 2.13.0.post9: whether it fits CANN 8.5.0")
     (standin,) = answers(bound("quickstart", pins=pins), "fit-unknown")
     assert standin.startswith("note: ")

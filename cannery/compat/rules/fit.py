@@ -62,7 +62,7 @@ def asked(subject: Subject) -> Iterator[Finding]:
             yield note("row", f"{name} {subject.versions[name]} is made for {made}", cited(subject.table, rows))
     for source in subject.recipe.unknown:
         release, file = f"{source.name} {source.version}", f"images/components/{source.name}.yaml"
-        fix = f"to lock and build it: `build.py facts {source.package}=={source.version}` adds it to releases in {file}"
+        fix = f"to lock and build it: `build.py facts {source.name}=={source.version}` adds it to releases in {file}"
         if rows_of(subject, source.package):
             what = f"no component has what {release} asks for: it is judged by the table alone"
             yield note("release-unknown", what, fix=fix)
