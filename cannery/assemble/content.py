@@ -31,13 +31,17 @@ class Tree:
 
 @dataclass(frozen=True)
 class Content:
-    """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts."""
+    """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
+
+    `stage` is the name by which its making is recorded.
+    """
 
     wheels: tuple[Wheel, ...] = ()
     trees: tuple[Tree, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
+    stage: str = "trial"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
+from cannery.build.io.timeline import read_spans
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import PARSERS, options_of
 from cannery.commands.check import lacking_words
@@ -21,7 +22,7 @@ from cannery.report.contents import of_plan
 from cannery.report.difference import difference
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.wheels import read_licences
-from cannery.report.page import make_page, page_markdown
+from cannery.report.page import Known, make_page, page_markdown
 from cannery.ship.referrers import FORMATS, Document, Kind
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
@@ -104,7 +105,8 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
         older = contents_of(replace(context, local={}), arguments.against, old)
         changes = difference(older, of_plan(plan, catalog.compatibility))
     findings += tuple(note("image", words) for words in lacking_words(plan))
-    page = make_page(plan, _bill(context, catalog, plan), findings, last_proof(context.cache, plan), changes)
+    known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
+    page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", plan_proved(context, plan))))
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)

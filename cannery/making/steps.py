@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cannery.build.stages import brought, spans
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
+    from cannery.build.progress import BuildState
+    from cannery.build.stages import Span
     from cannery.pipeline import Work
 
 
@@ -33,11 +36,23 @@ def step_secrets(work: Work) -> Iterator[Secrets]:
 def step_view(work: Work) -> Callable[[], View]:
     """Return what makes a view of steps on stderr."""
     from cannery.build.io.view import Look, make_view
-    from cannery.build.stages import brought
 
     context = work.context
     progress = context.env.get("BUILDKIT_PROGRESS", "")
     if progress not in {"", "auto", "tty", "plain"}:
         context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
     look = Look(brought(work.plan), context.is_verbose or progress == "plain")
-    return partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
+    make = partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
+    return lambda: _Recording(make(), work.spans)
+
+
+class _Recording:
+    """A view that also keeps what was made."""
+
+    def __init__(self, shown: View, kept: list[Span]) -> None:
+        self.update, self._shown, self._kept = shown.update, shown, kept
+
+    def finish(self, state: BuildState) -> None:
+        """Show the last state."""
+        self._shown.finish(state)
+        self._kept += spans(state)

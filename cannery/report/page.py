@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cannery.compat.findings import RANK
 from cannery.report.difference import ends, markdown_lines, tables
 from cannery.report.tables import Table, prose, table_lines
+from cannery.report.timeline import timeline, timeline_words
 from cannery.report.treemap import Box, treemap
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cannery.build.stages import Span
     from cannery.compat.findings import Finding
     from cannery.plan.plan import Plan
     from cannery.report.bill import Bill, Item
     from cannery.report.difference import Difference
+    from cannery.report.timeline import Bar
     from cannery.report.treemap import Tile
 
 FRAME = Box(0, 0, 1000, 520)
@@ -30,6 +33,13 @@ PROOF = {
 NOT_VERIFIED = "no result of this plan on this host"
 
 
+class Known(NamedTuple):
+    """What this host remembers: a result of verify (docs/verify-report.schema.json), and what the last build made."""
+
+    proof: Mapping[str, Any] | None = None
+    spans: Sequence[Span] = ()
+
+
 @dataclass(frozen=True)
 class Page:
     """All that is shown. `facts` are (name, text), `changes` what differs from an older image, None without one."""
@@ -39,6 +49,7 @@ class Page:
     tables: tuple[Table, ...]
     tiles: tuple[Tile, ...]
     changes: Difference | None
+    bars: tuple[Bar, ...] = ()
 
     @property
     def changed(self) -> tuple[Table, ...]:
@@ -55,13 +66,14 @@ def make_page(
     plan: Plan,
     bill: Bill,
     findings: Sequence[Finding],
-    proof: Mapping[str, Any] | None,
+    known: Known,
     changes: Difference | None,
 ) -> Page:
     """Return what is shown of the image of `plan`.
 
-    `proof` is a result of verify (docs/verify-report.schema.json), `changes` what differs from an older image.
+    `changes` is what differs from an older image.
     """
+    proof, spans = known
     sizes = {package.name: package.size for package in plan.lock.packages}
     wheels = [item for item in bill.items if "file" in item.notes]
     groups: dict[str, dict[str, int]] = {}
@@ -74,12 +86,14 @@ def make_page(
         *_checks(proof),
         *_lists(plan, wheels, sizes),
     )
+    facts = dict(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels)))
     return Page(
         plan.reference,
-        tuple(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels))),
+        tuple({**facts, "last build": timeline_words(plan, spans)}.items()),
         tuple(table for table in listed if table.rows),
         tuple(treemap(groups, FRAME)),
         changes,
+        tuple(timeline(plan, spans)),
     )
 
 
