@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan.plan import Plan
     from cannery.report.bill import Bill
+    from cannery.report.page import Page
     from cannery.ship.io.referrers import Attached
 
 
@@ -97,7 +98,14 @@ def _bill(context: Context, catalog: Catalog, plan: Plan) -> Bill:
 
 
 def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a page about a profile's image, as HTML or Markdown: nothing is fetched or built."""
+    """Write a page about an image, as HTML or Markdown: of a profile, or by what is attached in a registry.
+
+    No image is fetched or built.
+    """
+    if "/" in arguments.profile:
+        page = _attached_page(arguments, context)
+        _write_page(arguments, page, context, page.title.rpartition("/")[2].replace(":", "-"))
+        return ExitCode.DONE
     catalog, plan, findings = planned(context, arguments.profile, options_of(arguments))
     changes = None
     if arguments.against:  # what is tried is of the new side alone
@@ -108,12 +116,30 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
     known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
     page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", plan_proved(context, plan))))
+    _write_page(arguments, page, context, plan.folder)
+    return ExitCode.DONE
+
+
+def _write_page(arguments: argparse.Namespace, page: Page, context: Context, name: str) -> None:
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)
     else:
-        output = arguments.output or str(context.shown(context.out / "reports" / f"{plan.folder}.html"))
+        output = arguments.output or str(context.shown(context.out / "reports" / f"{name}.html"))
         write_output(page_html(page, __version__), output)
-    return ExitCode.DONE
+
+
+def _attached_page(arguments: argparse.Namespace, context: Context) -> Page:
+    from cannery.report.attached import attached_page
+
+    if arguments.against:
+        hint = "compare bills: `build.py diff OLD NEW` takes profiles, locks, manifests and images of this host"
+        raise UsageError("--against is of a profile's report", where=arguments.profile, hint=hint)
+    found, documents = _attached(arguments, context, Kind.CYCLONEDX, Kind.PROVENANCE)
+    try:
+        return attached_page(found.reference, found.digest, found.referrers, documents)
+    except ValueError as error:
+        hint = "another tool may have attached them: `sbom` prints them as they are"
+        raise UsageError(f"its documents are not Cannery's: {error}", where=arguments.profile, hint=hint) from error
 
 
 def write_output(text: str, output: str | None) -> None:
