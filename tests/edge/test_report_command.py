@@ -146,7 +146,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {
-        "packages": [["torch", "2.9.0", [], ""]],
+        "packages": [["torch", "2.9.0", []]],
         "texts": {},
         "python": "3.11",
         "prefix": "/opt/venv",
