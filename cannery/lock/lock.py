@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections import deque
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -137,12 +136,3 @@ def chain(packages: Iterable[LockedPackage], name: str) -> tuple[str, ...]:
     """Return the shortest chain from the profile to a package of a lock."""
     # `via` may carry an extra of the asker: `ray[default]`
     return shortest({p.name: [asker.split("[")[0] for asker in p.via] for p in packages}, name)
-
-
-def denied(packages: Sequence[LockedPackage], globs: Sequence[str]) -> tuple[str, ...]:
-    """Return one line for each package that one of `globs` matches: `nvidia-nccl 2.1: torch → nvidia-nccl`."""
-    return tuple(
-        f"{package.name} {package.version}: {' → '.join(chain(packages, package.name))}"
-        for package in packages
-        if any(fnmatchcase(package.name, glob) for glob in globs)
-    )

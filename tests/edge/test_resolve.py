@@ -75,9 +75,7 @@ def lock(request: LockRequest, settings: PipSettings, tmp_path: Path, **indexes:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     job = Job(request, indexes, settings, env, tmp_path / "cache", Asked())
     known = Known(None, None)
-    return resolve(
-        job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, known, more), ("nvidia-*",)
-    )
+    return resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, known, more))
 
 
 def pins(found: Lock) -> dict[str, str]:
@@ -270,15 +268,9 @@ def test_a_bound_index_without_the_arch_names_package_and_platform(
     with pytest.raises(FindingsError) as caught:
         lock(request, PipSettings(index_url=stub.url), tmp_path, cpu=Index(urls=(cpu.url,)))
     assert caught.value.what.splitlines()[0] == (
-        "torch 2.13.0+cpu on index cpu: no file for aarch64-manylinux_2_34 and Python 3.11; "
+        "torch 2.13.0+cpu: index cpu has no file of it for Python 3.11 on arm64 (aarch64-manylinux_2_34); "
         "it has torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
     )
-
-
-def test_denied_packages_name_the_chain(stub: StubIndex, tmp_path: Path) -> None:
-    stub.add(make_wheel("thing", "1.7", ["torch"]))
-    with pytest.raises(FindingsError, match=r"nvidia-nccl 2.0: thing → torch → nvidia-nccl"):
-        lock(REQUEST, PipSettings(index_url=stub.url), tmp_path)
 
 
 def test_sdist_only_when_no_wheel_fits(stub: StubIndex, tmp_path: Path) -> None:

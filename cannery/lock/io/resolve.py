@@ -34,7 +34,7 @@ from cannery.lock.io.bound import (
 from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, denied
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.published import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
@@ -228,15 +228,14 @@ def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
     return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
 
 
-def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> Lock:
+def resolve(job: Job, log: Path, explain: Explain) -> Lock:
     """Return the lock that answers `job.request`; the same request on the same indexes gives the same lock.
 
     `log` is the file for uv's whole output. `explain` makes the error that a user sees of one that a resolution ends
-    with; what it is given last resolves another request within so many seconds. `deny` are globs of packages that must
-    not come in (`nvidia-*`).
+    with; what it is given last resolves another request within so many seconds.
 
-    Raises `FindingsError` when no set of versions works or a denied package comes in (naming who asked), `NetworkError`
-    naming every index that fails, `UsageError` for an index that the catalog does not have, what `UvRun.must` raises.
+    Raises `FindingsError` when no set of versions works, `NetworkError` naming every index that fails, `UsageError` for
+    an index that the catalog does not have, what `UvRun.must` raises.
     An index that is bound and not reached makes its packages incomplete instead, which the lock records.
     """
     home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
@@ -257,7 +256,6 @@ def resolve(job: Job, log: Path, explain: Explain, deny: Sequence[str] = ()) -> 
         finally:
             if output:
                 write_atomic(log, job.settings.redact("\n".join(output)) + "\n")
-    _check_denied(lock, deny, job.where)
     return lock
 
 
@@ -288,14 +286,3 @@ def _attempt(
 def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:
     if output:
         error.log = str(log)
-
-
-def _check_denied(lock: Lock, deny: Sequence[str], where: str) -> None:
-    lines = denied(lock.packages, deny)
-    if lines:
-        more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
-        raise FindingsError(
-            "\n  ".join(["packages came in that do not belong in an Ascend image:", *lines[:10], *more]),
-            where=where,
-            hint="bind the first of each chain to an index with another build of it, or exclude the last",
-        )

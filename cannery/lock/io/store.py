@@ -161,12 +161,10 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     from cannery.lock.io import indexes, resolve, uv  # noqa: PLC0415 - network libraries, which a current lock spares
 
     log = store.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
-    cache, deny = store.cache.absolute(), _deny(catalog, request)
+    cache = store.cache.absolute()
     job = uv.Job(request, catalog.indexes, store.settings(), store.env, cache, asked or indexes.Asked())
     try:
-        lock = resolve.resolve(
-            job, log, lambda error, job, try_: store.explain(error, job, catalog, recipe, try_), deny
-        )
+        lock = resolve.resolve(job, log, lambda error, job, try_: store.explain(error, job, catalog, recipe, try_))
     except OSError as error:
         path = Path(error.filename) if isinstance(error.filename, str) else store.cache
         is_cache = path.is_relative_to(store.cache) or store.cache.is_relative_to(path)
@@ -178,10 +176,6 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
         wrong_answer.log = str(log)
         raise wrong_answer
     return with_published(lock, catalog.hashes)
-
-
-def _deny(catalog: Catalog, request: LockRequest) -> tuple[str, ...]:
-    return tuple(one.pattern for one in catalog.compatibility.denied(source.name for source in request.sources))
 
 
 def _first(problems: Sequence[str]) -> str:
