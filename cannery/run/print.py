@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cannery.host.npus import card_text, lacking
+from cannery.host.npus import lacking
 from cannery.run.container import docker_text
 from cannery.run.kubernetes import job, pod
 from cannery.run.ray import Ray, ray_cluster, ray_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.host.npus import HostNpus
     from cannery.plan.plan import Plan
-    from cannery.run.container import Container, RunRequest
+    from cannery.run.container import Container
     from cannery.run.mounts import Mount
 
 
@@ -97,22 +97,12 @@ def printed_notes(
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"this host lacks {', '.join(missing)}"] if missing else []
-    notes += [*_beyond(request, access, host), *guess]
+    notes += guess
     notes += _of_registry(request.image)
     if request.caches:
         folders = " and ".join(mount.source for mount in request.caches)
         notes.append(f"{folders}: of this host; where they are not, docker starts nothing: --no-caches leaves them out")
     return (*container.notes, *notes)
-
-
-def _beyond(request: RunRequest, access: ChipAccess, host: HostNpus) -> list[str]:
-    """Return a note on named cards that the chip's model does not have; a Box16 and the like have more."""
-    beyond = [card for card in request.cards or () if card >= access.cards and card not in host.cards]
-    if not beyond or not request.npu:
-        return []
-    which = f"card{'s' if len(beyond) > 1 else ''} {card_text(beyond)}"
-    model = f"the chip's model has {access.cards}, 0-{access.cards - 1}"
-    return [f"{which}: {model}; docker refuses those that the other host does not have (ls /dev/davinci*)"]
 
 
 def _guessed_group(container: Container, host: HostNpus) -> list[str]:
@@ -131,7 +121,7 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
     request = container.request
     notes = []
     if request.cards:
-        notes.append(_counted(request.cards))
+        notes.append(f"the device plugin chooses the cards: {len(request.cards)} asked for, whatever their numbers")
     if "/" not in request.image:
         notes.append(
             f"{request.image} names no registry: push it to one and name that with --registry (make: REGISTRY), "
@@ -159,13 +149,3 @@ def _of_ray(ray: Ray) -> list[str]:
         return []
     what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
     return [f"{what}; start the job in the head's pod, with kubectl exec"]
-
-
-def _counted(cards: tuple[int, ...]) -> str:
-    """Return a note on how many cards a pod asks for; a bare number above 1 may be meant as a count."""
-    if len(cards) == 1 and cards[0] > 1:
-        number = cards[0]
-        meant = f"NPUS={number} names card {number}, and {card_text(range(number))} asks for {number}"
-        return f"one card is asked for, whatever its number: {meant}"
-    asked = "1 is" if len(cards) == 1 else f"{len(cards)} are"
-    return f"the device plugin chooses the cards: {asked} asked for, whatever their numbers"
