@@ -29,7 +29,7 @@ class Why(StrEnum):
     BLOB = "its content is missing in the repository"
     LFS = "Git LFS pointer, not the file itself"
     SUBMODULE = "a submodule whose commit no component names"
-    UNCHECKED = "a submodule that is not checked out (`git submodule update --init` in that tree)"
+    UNCHECKED = "a submodule that is not checked out (`git submodule update --init --recursive` in that tree)"
     ABSENT = "tracked, but not in the working tree"
 
 

@@ -179,7 +179,7 @@ def test_check_takes_a_tree_and_reports_what_is_missing_in_it(small: Small, tmp_
     assert [row["severity"] for row in found] == ["warning", "warning"]
     assert "engine: asks for other packages" in found[0]["what"]
     assert found[1]["what"].startswith("engine: csrc/lib: ")
-    assert "git submodule update --init" in found[1]["what"]
+    assert "git submodule update --init --recursive" in found[1]["what"]
     rendered = small("render", "served", "--base", "standin", "--src", f"engine={tree}")
     assert rendered.code == 0
     assert found[1]["what"] in rendered.err

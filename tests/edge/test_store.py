@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.store.io.archive import docker_archive, write_oci
+from cannery.store.io.archive import docker_archive, load_archive, write_oci
 from cannery.store.io.packed import inflated, pack
 from cannery.store.io.store import Store
 from cannery.store.io.unpack import unpack
@@ -373,6 +373,18 @@ def test_a_layer_that_the_disk_has_damaged_is_found_when_it_is_unpacked(store: S
     folder.mkdir()
     with pytest.raises(FindingsError, match="no tar"):
         unpack([b"no tar at all" * 100], folder)
+
+
+@pytest.mark.timeout(30)
+def test_a_file_of_absurd_size_is_refused_and_not_read_to_its_end(store: Store, tmp_path: Path) -> None:
+    huge = tarfile.TarInfo("manifest.json")
+    huge.pax_headers = {"size": str(10**21)}
+    data = tar_of(huge)
+    with pytest.raises(FindingsError, match=r"the archive is broken: 'manifest.json' claims to have 1e\+21 bytes"):
+        load_archive(store, iter([data]), "x.tar")
+    if os.geteuid() == 0:
+        with pytest.raises(FindingsError, match="claims to have"):
+            unpack([data], tmp_path)
 
 
 def flipped(store: Store, image: str) -> Path:

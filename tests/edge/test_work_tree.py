@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from git_trees import Repo, git_cache, served
 
-from cannery.errors import NetworkError, UsageError
+from cannery.errors import CanneryError, NetworkError, UsageError
 from cannery.sources.io.export import gather, read_blob
 from cannery.sources.io.git_objects import BlobReader
 from cannery.sources.io.local import LocalTree, local_tree
@@ -152,6 +152,18 @@ def test_no_program_of_a_tree_is_run(repo: Repo, program: Path, tmp_path: Path, 
     found = taken(repo)
     assert (found.commit, found.dirty, contents(found)["a"]) == (commit, True, b"TEXT\n")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["index", "HEAD", "packed-refs"])
+def test_a_pipe_in_a_repository_is_not_waited_for(repo: Repo, name: str) -> None:
+    repo.commit(FILES)
+    place = repo.path / ".git" / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    with pytest.raises(CanneryError) as caught:
+        taken(repo)
+    assert f".git/{name} is a pipe" in str(caught.value)
 
 
 def test_no_program_of_a_submodule_is_run(repo: Repo, program: Path, tmp_path: Path) -> None:

@@ -88,6 +88,9 @@ def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree:
 
     Raises `GitReadError` for a repository that git cannot read, `UnableError` when there is no git.
     """
+    git_dir = folder / ".git"
+    if pipes := [path.name for path in (git_dir.iterdir() if git_dir.is_dir() else ()) if path.is_fifo()]:
+        raise GitReadError(f"fatal: .git/{pipes[0]} is a pipe")  # git would wait for it
     place = ("-C", folder, f"--git-dir={folder.absolute() / '.git'}", f"--work-tree={folder.absolute()}")
     staged = read((*place, "ls-files", "-z", "--stage"), env)
     others = read((*place, "ls-files", "-z", "--others", "--exclude-standard"), env)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from cannery.assemble.io.load import member_blocks, tar_blocks
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text
-from cannery.store.io.packed import GZIP, inflated
+from cannery.store.io.packed import GZIP, check_size, inflated
 from cannery.util.image_reference import parse_reference
 from cannery.util.io.files import sha256_file, write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
@@ -141,6 +141,7 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", _Plain(blocks)), mode="r|", bufsize=BLOCK) as tar:
             for member in tar:
+                check_size(member)
                 if member.issym() or member.islnk():  # a layer that is there under another name
                     folder = posixpath.dirname(member.name) if member.issym() else ""
                     target = posixpath.normpath(posixpath.join(folder, member.linkname))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tarfile
 import zlib
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Protocol
@@ -25,6 +26,9 @@ BLOCK = 1 << 16
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # zlib's window with a gzip header and sum.
 WBITS = 31
+
+
+MOST_BYTES = 1 << 42
 
 
 class Writer(Protocol):
@@ -57,6 +61,12 @@ def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
         raise FindingsError(f"a layer is damaged: {error}") from error
     if not worker.eof:
         raise FindingsError("a layer is cut off")
+
+
+def check_size(member: tarfile.TarInfo) -> None:
+    """Raise `tarfile.ReadError` for a file of a tar larger than any disk: who reads on would never come to its end."""
+    if member.size > MOST_BYTES:
+        raise tarfile.ReadError(f"{member.name[:100]!r} claims to have {member.size:.0e} bytes")
 
 
 def pack(stream: IO[bytes], into: Writer) -> Made:

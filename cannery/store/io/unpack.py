@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from cannery.errors import FindingsError, UnableError
+from cannery.store.io.packed import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -178,5 +179,6 @@ def _members(tee: _Tee) -> Iterator[tarfile.TarInfo]:
     tar: Any
     with tarfile.open(fileobj=cast("IO[bytes]", tee), mode="r|", bufsize=1 << 18) as tar:
         while (member := tar.next()) is not None:
+            check_size(member)
             tar.members.clear()  # or every header stays in memory
             yield member
