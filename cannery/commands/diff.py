@@ -84,9 +84,11 @@ def _of_image(context: Context, reference: str) -> Contents:
     from cannery.against.io.read import read_config, read_image
     from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
     from cannery.commands.place import place_with
+    from cannery.util.image_reference import parse_reference
 
     if fault := reference_fault(reference):
         raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
+    parse_reference(reference, "IMAGE")
     bases = context.catalog().bases
     place = place_with(context, reference, runs=True)
     config = read_config(place, reference)

@@ -167,6 +167,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     fault = reference_fault(arguments.against)
     if fault:
         raise UsageError(f"--against: {fault}", hint=REGISTRY_HINT)
+    parse_reference(arguments.against, "--against")
     given = [name for name in NOT_WITH_AGAINST if getattr(arguments, name)]
     given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]
     given += ["arch"] if arguments.arch else []

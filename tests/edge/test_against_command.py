@@ -340,6 +340,8 @@ def test_words_that_do_not_go_together(verify: Against) -> None:
         (("quickstar", "--against", "mine:1"), "did you mean quickstart?"),
         (("--against", "https://name:word@r.example/x"), "an image reference has no scheme"),
         ((), "PROFILE is missing"),
+        (("--against", "Foo:1"), "--against: 'Foo:1' is no image reference"),
+        (("--against", "foo:" + "a" * 129), "is no image reference"),
     ):
         code, _, err = verify(*words)
         assert code == 2

@@ -106,6 +106,7 @@ def test_a_profile_of_an_older_commit(build: Run, tmp_path: Path, capsys: pytest
         ("docs/manifest.schema.json", 2, "this is no manifest"),
         ("https://name:word@r.example/x:1", 2, "an image reference has no scheme"),
         ("-x:quickstart", 2, ""),
+        ("team/Foo:1", 2, "'team/Foo:1' is no image reference"),
         ("HEAD:nosuch", 2, "no profile 'nosuch'"),
         ("HEAD:quickstar", 2, "did you mean quickstart?"),
     ],

@@ -22,8 +22,10 @@ def denied(name: str, *sources: str) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        *("vllm", "cupy", "cupy-cuda12x", "onnxruntime-gpu", "jax-cuda12-plugin", "jax-cuda13-pjrt"),
-        *("nvidia-nccl-cu12", "nvidia-cublas", "nvidia-modelopt", "cuda-pathfinder", "sgl-kernel", "flashinfer-python"),
+        *("vllm", "cupy", "cupy-cuda12x", "cupy-cuda13x", "onnxruntime-gpu", "jax-cuda12-plugin", "jax-cuda13-pjrt"),
+        *("nvidia-nccl-cu12", "nvidia-cublas", "nvidia-modelopt", "cuda-pathfinder", "cuda-python", "flash-attn-3"),
+        *("sgl-kernel", "sglang-kernel", "flashinfer-python", "faiss-gpu", "cudf-cu12", "nixl-cu13", "xformers"),
+        *("tensorrt", "tensorrt-llm", "paddlepaddle-gpu"),
     ],
 )
 def test_cuda_by_any_name_is_denied(name: str) -> None:
@@ -31,7 +33,11 @@ def test_cuda_by_any_name_is_denied(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nvidia-ml-py", "pynvml", "onnxruntime", "jax", "jaxtyping", "sgl-kernel-npu", "vllm-ascend", "deepspeed"]
+    "name",
+    [
+        *("nvidia-ml-py", "pynvml", "onnxruntime", "jax", "jaxtyping", "sgl-kernel-npu", "vllm-ascend", "deepspeed"),
+        "gpustat",
+    ],
 )
 def test_what_is_no_cuda_is_not(name: str) -> None:
     assert not denied(name)
