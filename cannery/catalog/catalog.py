@@ -116,7 +116,6 @@ class Pin(Closed):
     version: VersionText | None = None
     commit: CommitText | None = None
     release: VersionText | None = None
-    extras: tuple[Name, ...] = ()
     reason: Text = ""
     # The version that the profile's guide names, where it is another one (`--as-documented`).
     documented: VersionText | None = None

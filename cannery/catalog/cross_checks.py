@@ -105,7 +105,7 @@ def _pin_faults(file: str, position: int, pin: Pin, catalog: Catalog, known: Col
 def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple[str, str]]:
     """Give what of a profile's pin does not fit the component's kind, or is not known there, and what to do."""
     wanted = _pin_fields(component)
-    unread = [name for name in ("version", "commit", "release", "extras") if getattr(pin, name) and name not in wanted]
+    unread = [name for name in ("version", "commit", "release") if getattr(pin, name) and name not in wanted]
     if unread:
         takes = f"it takes {', '.join(wanted)}" if wanted else "remove it: its version follows from the base"
         yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
@@ -121,7 +121,7 @@ def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple
 def _pin_fields(component: Component) -> tuple[str, ...]:
     if isinstance(component, System):
         return ()
-    return ("version", "extras") if isinstance(component, Wheels) else ("commit", "release", "extras")
+    return ("version",) if isinstance(component, Wheels) else ("commit", "release")
 
 
 def _new_component(word: str, known: Collection[str]) -> str:

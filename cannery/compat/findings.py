@@ -10,8 +10,6 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Notes of one code that are shown one by one.
-MOST = 3
 RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
@@ -54,20 +52,3 @@ def warning(code: str, what: str, why: str = "", fix: str = "") -> Finding:
 def note(code: str, what: str, why: str = "", fix: str = "") -> Finding:
     """Return a finding that is good to know."""
     return Finding(Severity.NOTE, code, what, why, fix)
-
-
-def few(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in order, more than three notes of one code made one; nothing that they report is lost."""
-    found = in_order(findings)
-    notes: dict[str, list[Finding]] = {}
-    for finding in found:
-        if finding.severity is Severity.NOTE:
-            notes.setdefault(finding.code, []).append(finding)
-    merged = [_merged(code, same) for code, same in notes.items() if len(same) > MOST]
-    kept = (f for f in found if f.severity is not Severity.NOTE or len(notes[f.code]) <= MOST)
-    return in_order([*kept, *merged])
-
-
-def _merged(code: str, same: list[Finding]) -> Finding:
-    whys, fixes = dict.fromkeys(f.why for f in same if f.why), dict.fromkeys(f.fix for f in same if f.fix)
-    return note(code, f"{len(same)}: " + "; ".join(f.what for f in same), "; ".join(whys), "; ".join(fixes))

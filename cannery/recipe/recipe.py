@@ -59,7 +59,6 @@ class Choice(Generic[C_co]):
     name: str
     component: C_co
     version: str | None
-    extras: tuple[str, ...]
     reason: str
     arch: Arch
     commit: str | None = None
@@ -90,8 +89,7 @@ class Choice(Generic[C_co]):
     def requirement(self) -> str:
         """The PEP 508 requirement of a `wheels` component, its local version segment included."""
         own = self.component.extras if isinstance(self.component, Wheels) else ()
-        extras = sorted({*own, *self.extras})
-        name = self.package + (f"[{','.join(extras)}]" if extras else "")
+        name = self.package + (f"[{','.join(sorted(own))}]" if own else "")
         return f"{name}=={self.full_version}" if self.version else name
 
     @property

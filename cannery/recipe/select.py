@@ -123,13 +123,13 @@ def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...], *,
     revision = component.revisions.get(pin.commit) if pin.commit and isinstance(component, FromSource) else None
     if revision is not None and pin.name in released:
         reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
-        return Chosen(pin.name, component, revision.release, pin.extras, reason, arch, None, revision.release)
+        return Chosen(pin.name, component, revision.release, reason, arch, None, revision.release)
     version = revision.version if revision else pin.release or pin.version
     if as_documented and pin.documented is not None:
-        return Chosen(pin.name, component, pin.documented, pin.extras, "the guide's own version", arch)
+        return Chosen(pin.name, component, pin.documented, "the guide's own version", arch)
     # A release that no component knows is among `Recipe.unknown`.
     release = pin.release if isinstance(component, FromSource) and pin.release in component.releases else None
-    return Chosen(pin.name, component, version, pin.extras, pin.reason, arch, pin.commit, release)
+    return Chosen(pin.name, component, version, pin.reason, arch, pin.commit, release)
 
 
 def parse_pin(text: str) -> tuple[str, str]:

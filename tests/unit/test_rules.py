@@ -8,7 +8,7 @@ from factories import catalog, compatibility, lock, package, plan, profile, reci
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.compat.findings import Finding, errors, few, in_order
+from cannery.compat.findings import Finding, errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.errors import FindingsError
 from cannery.recipe.recipe import Options, Recipe
@@ -159,14 +159,6 @@ def test_findings_come_errors_first_and_once() -> None:
     note, warning, error = (Finding(s, "code", "what") for s in (Severity.NOTE, Severity.WARNING, Severity.ERROR))
     assert in_order([note, warning, error, note]) == (error, warning, note)
     assert errors([note, error]) == (error,)
-
-
-def test_more_than_three_notes_of_a_kind_are_one_and_lose_nothing() -> None:
-    notes = [Finding(Severity.NOTE, "n", f"what {i}", f"why {i % 2}", "same" if i else "") for i in range(4)]
-    others = [Finding(Severity.WARNING, "n", f"warning {i}") for i in range(4)] + [Finding(Severity.NOTE, "m", "x")]
-    merged = Finding(Severity.NOTE, "n", "4: what 0; what 1; what 2; what 3", "why 0; why 1", "same")
-    assert few([*reversed(notes), *others]) == (*others[:4], others[4], merged)
-    assert few(notes[:3]) == tuple(notes[:3])
 
 
 def test_a_finding_reads_as_what_why_fix() -> None:

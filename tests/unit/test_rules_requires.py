@@ -153,13 +153,6 @@ def test_a_pin_by_hand_takes_the_overrides_place() -> None:
     ]
 
 
-def test_more_than_three_overrides_are_one_note() -> None:
-    bent = [{"requirement": f"package-{letter}==1", "reason": f"made up {letter}"} for letter in "abcd"]
-    (note,) = [f for f in check_recipe(source_recipe(overrides=bent), catalog()) if f.code == "override"]
-    assert note.what.startswith("4: package-a==1 overrides what packages ask; package-b==1 ")
-    assert note.why == "made up a; made up b; made up c; made up d"
-
-
 # Pythons
 
 

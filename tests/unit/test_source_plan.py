@@ -36,7 +36,7 @@ def chosen(*, commit: str | None, release: str | None = None) -> Chosen:
         revisions={ONE: Revision(version="1.0", submodules=sub, source="x")},
         releases={"1.0": Release(submodules=sub, source="x")},
     )
-    return Chosen("name", component, "1.0", (), "", Arch.ARM64, commit, release)
+    return Chosen("name", component, "1.0", "", Arch.ARM64, commit, release)
 
 
 def test_a_request_is_made_of_a_component_and_a_submodule_is_looked_for_everywhere() -> None:

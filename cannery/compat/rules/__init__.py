@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.compat.at_hand import stale_patterns
-from cannery.compat.findings import few
+from cannery.compat.findings import in_order
 from cannery.compat.rules.chips import chips, emulation, socs
 from cannery.compat.rules.components import files, order, patches, releases, submodules
 from cannery.compat.rules.environment import atb, base_env, environment
@@ -65,10 +65,10 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
 def check_recipe(
     recipe: Recipe, catalog: Catalog, locks: dict[Arch, Lock] | None = None, build_arch: Arch | None = None
 ) -> tuple[Finding, ...]:
-    """Return every finding about `recipe`, from its pins and, when given, its locks; errors first, notes kept few.
+    """Return every finding about `recipe`, from its pins and, when given, its locks; errors first.
 
     `locks` are those of the profile's arches, the recipe's own among them; `build_arch` is the arch of the machine
     that would build.
     """
     subject = Subject(recipe, catalog, locks or {}, build_arch)
-    return few(finding for rule in RULES for finding in rule(subject))
+    return in_order(finding for rule in RULES for finding in rule(subject))
