@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.recipe.environment import shell_quote
+from cannery.sources.plan import with_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,11 +85,7 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
 def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries sorted by path, each once, with every folder above them."""
     found = {entry.path: entry for entry in entries}
-    for path in tuple(found):
-        for parent in PurePosixPath(path).parents:
-            if str(parent) != "/":
-                found.setdefault(str(parent), Entry(str(parent)))
-    return tuple(found[path] for path in sorted(found))
+    return tuple(found.get(path, Entry(path)) for path in with_folders(found))
 
 
 def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:

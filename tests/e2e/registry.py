@@ -11,7 +11,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from cannery.standin.io.apt import fetch_debs, host_release, unpack
+from cannery.standin.io.apt import fetch_debs, unpack
+from cannery.standin.io.apt_sources import host_release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

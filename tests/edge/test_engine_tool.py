@@ -21,7 +21,7 @@ from docker_engine.packages import install, installed, package_sets, write_wrapp
 
 from cannery.engine.io.probe import Server
 from cannery.errors import UnableError
-from cannery.standin.io.apt import HostRelease
+from cannery.standin.io.apt_sources import HostRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.standin.io.apt import HostRelease, fetch_debs, host_release, unpack
+from cannery.standin.io.apt import fetch_debs, unpack
+from cannery.standin.io.apt_sources import HostRelease, host_release
 from cannery.util.io.files import write_atomic
 from cannery.util.io.process import run
 
@@ -25,8 +26,7 @@ HOST_SIDE = (
 )
 # Debian 12 has docker.io 20.10 and no docker-buildx; Debian 13's programs need glibc 2.34, Debian 12 has 2.36.
 NEWER_RELEASE = {"bookworm": "trixie"}
-DOCKERD, DOCKER = "usr/sbin/dockerd", "usr/bin/docker"
-BUILDX = "usr/libexec/docker/cli-plugins/docker-buildx"
+DOCKERD, DOCKER, BUILDX = "usr/sbin/dockerd", "usr/bin/docker", "usr/libexec/docker/cli-plugins/docker-buildx"
 # The unpacked client does not find the plugin unpacked beside it; `build` too would look for buildx and refuse.
 WRAPPER = """\
 #!/bin/sh

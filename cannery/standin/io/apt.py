@@ -22,29 +22,12 @@ from filelock import FileLock
 
 from cannery.errors import NetworkError, UnableError
 from cannery.standin.io.apt_errors import explain
-from cannery.standin.io.apt_sources import (
-    HostRelease,
-    Source,
-    distribution_sources,
-    for_suite,
-    host_release,
-    source_lines,
-)
+from cannery.standin.io.apt_sources import Source, distribution_sources, for_suite, host_release, source_lines
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = [
-    "HostRelease",
-    "Source",
-    "distribution_sources",
-    "fetch_debs",
-    "host_release",
-    "source_lines",
-    "unpack",
-]
 
 # Enough for every package Cannery takes; other components would only cost time.
 FETCH_COMPONENTS = ("main", "universe")

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery.errors import NetworkError, UnableError
+from cannery.util.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 def explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoReturn:
     """Turn apt's own words into the error of its kind, without credentials."""
-    text = without_credentials(f"{error.stderr}\n{error.stdout}")
-    mirror = without_credentials(sources[0].uris[0])
+    redact = redactor()
+    text, mirror = redact(f"{error.stderr}\n{error.stdout}"), redact(sources[0].uris[0])
     gone = re.search(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)
     if gone:
         raise UnableError(f"{suite} has no package {gone[1] or gone[2]}", where=mirror) from error
@@ -42,8 +43,3 @@ def explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoRet
             hint="look at /etc/apt/sources.list* and the proxy in apt.conf",
         ) from error
     raise UnableError(f"apt failed for {suite}:\n{text.strip()[-1500:]}", where=mirror) from error
-
-
-def without_credentials(text: str) -> str:
-    """`text` with the user and password of every URL left out."""
-    return re.sub(r"//[^/@\s]+@", "//", text)
