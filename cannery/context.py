@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from cannery.errors import UnableError, UsageError
 from cannery.host.io.settings import read_settings
 from cannery.host.settings import Settings, with_mirrors
-from cannery.util.io.downloads import Downloads
 from cannery.util.io.files import sha256_bytes
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.patches.sets import PatchSet
     from cannery.sources.io.store import SourceStore
+    from cannery.util.io.downloads import Downloads
     from cannery.util.io.pip_settings import PipSettings
 
 
@@ -100,6 +100,8 @@ class Context:
     @property
     def downloads(self) -> Downloads:
         """What a download needs: the cache, a line for the user, and pip's settings when it asks for them."""
+        from cannery.util.io.downloads import Downloads
+
         return Downloads(self.cache, self.say, lambda: self.pip)
 
     def sources(self, catalog: Catalog) -> SourceStore:

@@ -25,13 +25,11 @@ from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, loc
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
 from cannery.plan.plan import Inputs
-from cannery.sources.io.planned_sources import local_trees
 from cannery.util.io.files import sha256_bytes
-from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cannery.base.real import BaseImage
     from cannery.build.stages import Span
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock
     from cannery.patches.io.patching import PatchInputs
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.source_step import LocalTree, SourceStep
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest
     from cannery.verify.lines import Check
@@ -178,10 +176,16 @@ def planned(
         standin=catalog.standin,
         forced=tuple(sorted({f.code for f in failed})),
         socs=catalog.chips[recipe.target.chip].socs,
-        local=local_trees(context.sources(catalog), recipe, plan_epoch(recipe)),
+        local=_local_trees(context, catalog, recipe) if context.local else {},
         patch_sets=context.patch_sets,
     )
     return Planned(catalog, make_plan(recipe, inputs), found)
+
+
+def _local_trees(context: Context, catalog: Catalog, recipe: Recipe) -> Mapping[str, LocalTree]:
+    from cannery.sources.io.planned_sources import local_trees
+
+    return local_trees(context.sources(catalog), recipe, plan_epoch(recipe))
 
 
 def cannot_words(recipe: Recipe, failed: Sequence[Finding]) -> str:
@@ -192,6 +196,8 @@ def cannot_words(recipe: Recipe, failed: Sequence[Finding]) -> str:
 
 def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -> Lock:
     """Return `lock` with hashes that it is missing. Raises `FindingsError` where they are needed and not known."""
+    if lock.complete:
+        return lock
     from cannery.lock.io.complete import incomplete_error, with_found_files, with_kept_files
 
     found = with_kept_files(lock, catalog, context.cache) if hashes is not Hashes.LOCKED else lock
@@ -277,6 +283,7 @@ def on_found_base(
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
     """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
+    from cannery.util.io.heartbeat import heartbeat
 
     fetch = partial(_fetched, context, catalog, plan)
     with heartbeat(context.say, lambda: "fetching wheels and sources"):

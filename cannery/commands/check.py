@@ -16,7 +16,6 @@ from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched,
 from cannery.plan.make import plan_epoch
 from cannery.plan.patched import unpatched_words
 from cannery.recipe.recipe import unlinked
-from cannery.sources.io.planned_sources import local_files, tree_doubts
 from cannery.util.io.write_errors import BY_OUTPUT, unwritable
 from cannery.vocab import Severity
 
@@ -57,6 +56,8 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterator[Finding]:
     """Give warnings about the user's own trees. Raises as `cannery.sources.io.planned_sources.local_files`."""
+    from cannery.sources.io.planned_sources import local_files, tree_doubts
+
     for file in local_files(context.sources(catalog), recipe, plan_epoch(recipe)).values():
         for words in tree_doubts(recipe, file):
             yield warning("source-tree", f"{file.name}: {words}")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.pipeline import planned
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import unwritable
 from cannery.verify.proof import Proof, proof_faults, proved_words
@@ -50,6 +49,8 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """
     if context.work:
         raise UsageError("proofs are filed in a checkout", hint="clone Cannery, and call its build.py there")
+    from cannery.pipeline import planned
+
     proof = read_proof(Path(arguments.file))
     catalog, plan, _ = planned(context, proof.profile, proof.options)
     if faults := proof_faults(proof, plan):
@@ -78,6 +79,8 @@ def proved(context: Context, catalog: Catalog, profile: str) -> str:
     """Return what proves a profile: a proof of the plan that it has now for its target, else the newest, else none."""
 
     def is_current(proof: Proof) -> bool:
+        from cannery.pipeline import planned
+
         try:
             return planned(context, profile, proof.options, catalog=catalog).plan.digest == proof.plan
         except (FindingsError, UsageError):  # its lock is stale, or that target is gone

@@ -4,14 +4,16 @@ Each field has a closed form, so that no name, address or path of a host can be 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from cannery.catalog.component import Closed
-from cannery.plan.plan import Plan
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, BaseKind
+
+if TYPE_CHECKING:
+    from cannery.plan.plan import Plan
 
 STANDIN_ONLY = "stand-in only"
 # The levels that an NPU is needed for, and the checks of theirs that compute on one.
@@ -73,7 +75,7 @@ class Proof(Closed):
         return Options(**self.target.model_dump())
 
 
-def make_proof(plan: Plan, report: Mapping[str, Any], seconds: Mapping[str, float], **about: str) -> Proof:
+def make_proof(plan: "Plan", report: Mapping[str, Any], seconds: Mapping[str, float], **about: str) -> Proof:
     """Return the proof of a verify report (docs/verify-report.schema.json): no message of it, which can name anything.
 
     `about` is its date, driver and image. Raises `ValueError` (pydantic's) for one whose form is not known.
@@ -94,7 +96,7 @@ def make_proof(plan: Plan, report: Mapping[str, Any], seconds: Mapping[str, floa
     return Proof.model_validate(value)
 
 
-def proof_faults(proof: Proof, plan: Plan) -> tuple[str, ...]:
+def proof_faults(proof: Proof, plan: "Plan") -> tuple[str, ...]:
     """Return why `proof` does not prove the image of `plan`, which its profile and target have here."""
     found = []
     if proof.plan != plan.digest:

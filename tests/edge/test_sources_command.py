@@ -11,7 +11,6 @@ from git_trees import Repo
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery import pipeline
 from cannery.lock.text import parse_lock
 from cannery.sources.io import planned_sources
 
@@ -247,7 +246,7 @@ def test_a_tree_that_changes_between_plan_and_tar_is_exit_4(
         (tmp_path / "tree/engine/a.py").write_text("2")
         return found
 
-    monkeypatch.setattr(pipeline, "local_trees", then_it_changes)
+    monkeypatch.setattr(planned_sources, "local_trees", then_it_changes)
     done = small("render", "served", "--base", "standin", "--src", f"engine={tmp_path / 'tree'}")
     assert (done.code, "SRC_engine: the tree changed while it was read" in done.err) == (4, True), done.err
 
