@@ -34,6 +34,8 @@ Key = tuple[tuple[int, ...], ...]
 
 # A search of the compatibility table asks for the same few hundred versions a million times.
 parsed_version = cache(Version)
+# Every profile asks for nearly the same. Who has one changes nothing of it.
+parsed_requirement = cache(Requirement)
 
 
 def canonical(text: str) -> str:
@@ -93,7 +95,7 @@ def distance(one: str, other: str) -> tuple[int, ...]:
 
 def package_name(requirement: str) -> str:
     """Return the normalised name of the distribution that a requirement is about."""
-    return canonicalize_name(Requirement(requirement).name)
+    return canonicalize_name(parsed_requirement(requirement).name)
 
 
 def marker_environment(python: str, arch: Arch) -> dict[str, str]:
@@ -117,6 +119,6 @@ def marker_environment(python: str, arch: Arch) -> dict[str, str]:
 def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
     """Give the requirements, PEP 508 texts, that count there: without a marker, or with one that holds."""
     for text in texts:
-        found = Requirement(text)
+        found = parsed_requirement(text)
         if found.marker is None or found.marker.evaluate(dict(environment)):
             yield found

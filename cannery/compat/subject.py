@@ -57,7 +57,9 @@ class Subject:
         """Return the names of the set, sorted, that the table has rows of with all of `keys`."""
         wanted = {*keys}
         return sorted(
-            name for name in self.versions if any(wanted <= row.fits.keys() for row in self.rows.get(name, ()))
+            name
+            for name, rows in self.rows.items()
+            if name in self.versions and any(wanted <= row.fits.keys() for row in rows)
         )
 
     @property

@@ -13,13 +13,11 @@ from packaging.utils import (
     InvalidWheelFilename,
     canonicalize_name,
     parse_sdist_filename,
-    parse_wheel_filename,
 )
-from packaging.version import Version
 
-from cannery.catalog.versions import live, marker_environment
+from cannery.catalog.versions import live, marker_environment, parsed_version
 from cannery.lock.lock import PROFILE_VIA
-from cannery.lock.wheel_tags import wheel_rank
+from cannery.lock.wheel_tags import parsed_wheel, wheel_rank
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -50,10 +48,10 @@ def file_problem(package: LockedPackage) -> str:
     """
     file = package.file
     try:
-        name, version = parse_wheel_filename(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
+        name, version = parsed_wheel(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
     except (InvalidWheelFilename, InvalidSdistFilename):
         return f"{package.name}: {file!r} is neither a wheel's nor an sdist's name"
-    if name != package.name or version != Version(package.version):
+    if name != package.name or version != parsed_version(package.version):
         return f"{package.name}=={package.version} does not fit the file {file}"
     return ""
 
@@ -77,7 +75,7 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
 
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     """An override takes the place of every requirement of its package; constraints hold beside it, as for uv."""
-    versions = {package.name: Version(package.version) for package in lock.packages}
+    versions = {package.name: parsed_version(package.version) for package in lock.packages}
     overrides = _live(request.overrides, request)
     overridden = {name for name, _wanted in overrides}
     from_git: set[str] = {source.name for source in request.sources if not source.file}

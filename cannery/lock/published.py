@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import parse_wheel_filename
-from packaging.version import Version
-
-from cannery.lock.wheel_tags import best_wheel
+from cannery.catalog.versions import parsed_version
+from cannery.lock.wheel_tags import best_wheel, parsed_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,8 +33,8 @@ def _known(package: LockedPackage, lock: Lock, published: Mapping[str, Published
 
 
 def _is_of(one: PublishedFile, package: LockedPackage) -> bool:
-    name, version = parse_wheel_filename(one.file)[:2]
-    return name == package.name and version == Version(package.version)
+    name, version = parsed_wheel(one.file)[:2]
+    return name == package.name and version == parsed_version(package.version)
 
 
 def with_known_files(new: Lock, old: Lock | None) -> Lock:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import InvalidVersion
 
+from cannery.catalog.versions import parsed_version
 from cannery.errors import UsageError
 from cannery.lock.check import file_problem
 from cannery.lock.lock import LOCK_SCHEMA, Lock, LockedPackage
@@ -70,6 +72,7 @@ def format_lock(lock: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
+@lru_cache(maxsize=100)
 def parse_lock(text: str, where: str) -> Lock:
     """Read the text of a lock. `where` is its file's name, for messages.
 
@@ -130,7 +133,7 @@ class _Reader:
             pin = self._next(_PIN, "not an entry of a lock")
             name, version = pin["name"], pin["version"]
             try:
-                Version(version)
+                parsed_version(version)
             except InvalidVersion as error:
                 raise self.broken(number, f"{name}: {version!r} is not a version") from error
             if pin["more"]:

@@ -54,10 +54,14 @@ def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 
+# Name, version, build and tags of a wheel by its file name. Reading, checking and choosing ask for the same ones.
+parsed_wheel = cache(parse_wheel_filename)
+
+
 def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | None:
     """Return a key by which wheels of one version sort, the best first; None when `file` does not fit the target."""
     try:
-        _name, _version, build, tags = parse_wheel_filename(file)
+        _name, _version, build, tags = parsed_wheel(file)
     except InvalidWheelFilename:
         return None
     known = target_tags(python, arch)

@@ -6,6 +6,7 @@ Templates hold shape; every decision was made in the plan.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
@@ -51,7 +52,12 @@ NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
 
 
 def environment(templates: Mapping[str, str]) -> Environment:
-    """Return the one Jinja environment, over {path below templates/: text}."""
+    """Return the one Jinja environment, over {path below templates/: text}. A template is compiled once in a run."""
+    return _environment(frozenset(templates.items()))
+
+
+@lru_cache(maxsize=4)
+def _environment(templates: frozenset[tuple[str, str]]) -> Environment:
     jinja = Environment(
         loader=DictLoader(dict(templates)),
         undefined=StrictUndefined,
