@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cannery.plan.plan import Plan
 
 # Where bars begin, and how long the longest may be, in the units of the drawing.
-LEFT, WIDTH = 230.0, 700.0
+LEFT, WIDTH = 130.0, 220.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def timeline_words(plan: Plan, spans: Sequence[Span]) -> str:
     if plan.recipe.pins and any(one.stage == "trial" for one in spans):
         return f"{took}: one layer on the image of the locked set"
     made = {one.stage for one in spans} & {stage_name(layer) for layer in plan.layers}
-    return f"{took}: {len(made)} of {len(plan.layers)} layers made, the others reused"
+    rest = ", the others reused" if len(made) < len(plan.layers) else ""
+    return f"{took}: {len(made)} of {len(plan.layers)} layers made{rest}"
 
 
 def _seconds(spans: Sequence[Span]) -> float:
