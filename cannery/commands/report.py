@@ -63,10 +63,16 @@ def _text(bill: Bill, kind: Kind) -> str:
 
 
 def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> tuple[Attached, list[Document]]:
-    """Read what is attached to an image in a registry. Raises `UsageError` where none of `kinds` is."""
+    """Read what is attached to an image in a registry.
+
+    Raises `UsageError` where none of `kinds` is, and for options that a plan alone has.
+    """
     from cannery.commands.registry import access_of
     from cannery.ship.io.referrers import read_attached
 
+    if replace(options_of(arguments), arch=None) != Options() or context.local:
+        hint = "leave the others out, or name a profile"
+        raise UsageError("an image in a registry takes --arch alone", where=arguments.profile, hint=hint)
     arch = parse_arch(arguments.arch) if arguments.arch else context.arch
     found, documents = read_attached(arguments.profile, access_of(context), str(arch), kinds)
     if not documents:

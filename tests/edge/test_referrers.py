@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from storing_registry import StoringRegistry
-from test_store import LOWER, put
+from test_store import LOWER, put, sha
 from test_store_transfer import View
 
 from cannery.cli import main as cli
@@ -27,6 +27,7 @@ from cannery.plan.manifest import labels
 from cannery.recipe.recipe import Options
 from cannery.report.attached import attached_page
 from cannery.ship.io.referrers import attach, read_attached
+from cannery.ship.published import INDEX_TYPE
 from cannery.ship.referrers import EMPTY, Document, Kind
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, push
@@ -43,6 +44,7 @@ PREDICATE = {
     "buildDefinition": {"externalParameters": {}, "resolvedDependencies": []},
     "runDetails": {"builder": {"id": "urn:x", "version": {}}},
 }
+PLATFORM = {"os": "linux", "architecture": "amd64"}
 ACCESS = Access(PipSettings(), lambda _: Login(), actions="pull,push")
 
 
@@ -164,7 +166,7 @@ def pushed(registry: StoringRegistry, tmp_path: Path, monkeypatch: pytest.Monkey
         raise NoEngineError("none")
 
     monkeypatch.setattr(place_module, "find_engine", nobody)
-    monkeypatch.setattr(registry_command, "_refuse_unfit", lambda *_: None)
+    monkeypatch.setattr(registry_command, "_proof", lambda *_: "")
     monkeypatch.setenv("CANNERY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:hush@mirror.example/simple")
@@ -289,6 +291,41 @@ def test_cosign_signs_digests_and_attests_what_is_attached(
     capsys.readouterr()
     assert run("push", "quickstart", *to, "--sign", "keyless") == ExitCode.NETWORK
     assert "status 3" in capsys.readouterr().err
+
+
+def test_an_image_of_an_index_has_documents_of_its_own(
+    registry: StoringRegistry, pushed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tag has an index of two architectures, as two hosts push it."""
+    said = fake_cosign(pushed, monkeypatch)
+    to = ("--registry", f"{registry.host}/team")
+    assert run("push", "quickstart", *to, "--json") == 0
+    value = json.loads(capsys.readouterr().out)
+    tag, mine = value["reference"].rpartition(":")[2], value["digest"]
+    media, body = registry.manifests["team/quickstart", mine]
+    entries = [
+        {"mediaType": media, "digest": mine, "size": len(body), "platform": PLATFORM},
+        {
+            "mediaType": media,
+            "digest": "sha256:" + "4" * 64,
+            "size": 9,
+            "platform": {"os": "linux", "architecture": "arm64"},
+        },
+    ]
+    index = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+    registry.manifests["team/quickstart", tag] = registry.manifests["team/quickstart", sha(index)] = (INDEX_TYPE, index)
+    assert run("push", "quickstart", *to, "--attach", "--sign", "keyless") == 0
+    assert ("team/quickstart", mine.replace(":", "-")) in registry.manifests
+    name = f"{registry.host}/team/quickstart"
+    calls = said.read_text().split("--\n")
+    assert calls[0].split() == ["sign", "--yes", f"{name}@{sha(index)}", f"{name}@{mine}"]
+    assert calls[1].split()[-1] == f"{name}@{mine}"
+    capsys.readouterr()
+    assert run("sbom", f"{name}:{tag}", "--format", "provenance") == 0
+    assert json.loads(capsys.readouterr().out)["subject"][0]["digest"]["sha256"] == mine.removeprefix("sha256:")
+    for words in (("--pin", "ray==2.58.0"), ("--base", "standin"), ("--src", f"verl-src={pushed}")):
+        assert run("sbom", f"{name}:{tag}", *words) == ExitCode.USAGE
+        assert "--arch alone" in capsys.readouterr().err
 
 
 def test_the_empty_configuration_is_in_the_repository(registry: StoringRegistry, image: dict[str, Any]) -> None:
