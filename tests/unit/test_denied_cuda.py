@@ -8,7 +8,6 @@ import pytest
 from checkouts import ROOT
 
 from cannery.catalog.io.read import load_catalog
-from cannery.explain.conflict import read_reasons
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch
@@ -49,8 +48,3 @@ def test_vllm_is_denied_as_a_wheel_alone() -> None:
     catalog = load_catalog(ROOT / "images")
     recipe = select(catalog, "verl-npu", Options(arch="arm64"), Arch.AMD64)
     assert not denied("vllm", *(chosen.package for chosen in recipe.sources))
-
-
-def test_an_extra_is_no_part_of_a_name_that_is_in_doubt() -> None:
-    text = "Because there is no version of ray[default]==99.0 and cannery-lock depends on ray[default]==99.0, we can "
-    assert read_reasons(text + "conclude that your requirements are unsatisfiable.").doubts == ("ray",)
