@@ -31,16 +31,18 @@ BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
 MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
 UNVERIFIED = re.compile(
-    r"--trusted-host\b|\bPIP_TRUSTED_HOST\b|--allow-insecure-host\b|\bUV_INSECURE_HOST\b|sslverify\W+(?:false|0|off|no)\b"
+    r"\btrusted-host\b|\bPIP_TRUSTED_HOST\b|--allow-insecure-host\b|\bUV_INSECURE_HOST\b|\binsecure\b.*\.curlrc\b"
+    r"|ssl_?verify\W+(?:false|0|off|no)\b"
     r"|\bGIT_SSL_NO_VERIFY\W+(?:1|true)\b|\bcurl\b[^;&|]*\s(?:-[a-zA-Z]*k[a-zA-Z]*|--insecure)(?:\s|$)"
     r"|--no-check-certificate\b|Verify-(?:Peer|Host)\W+(?:false|0|no|off)\b|--allow-unauthenticated\b|trusted=yes\b"
     r"|Allow(?:Insecure|Unauthenticated)\w*\W+(?:true|1|yes)\b|\bPYTHONHTTPSVERIFY\W+0\b|--nogpgcheck\b"
     r"|\bNODE_TLS_REJECT_UNAUTHORIZED\W+0\b|\bstrict-ssl\W+false\b",
     re.IGNORECASE,
 )
-LIBRARIES = re.compile(r"\bLD_LIBRARY_PATH=(\"[^\"]*\"|'[^']*'|\S*)")
+LIBRARIES = re.compile(r"\bLD_LIBRARY_PATH[= ](?! )(\"[^\"]*\"|'[^']*'|\S*)")
 INTO_FILE = re.compile(r"\bLD_LIBRARY_PATH=.*(?:>>?|\btee\b)\s*\S|(?:>>?|\btee\b).*<<.*\bLD_LIBRARY_PATH=")
 TRITON = re.compile(r"\buninstall\b[^;&|]*\striton(?![\w-])")
+TRITON_ASCEND = re.compile(r"\binstall\b[^;&|]*\btriton[-_]ascend\b")
 
 
 @dataclass(frozen=True)
@@ -211,12 +213,12 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
     installed = False
     for one in found:
         if one.keyword == "RUN":
-            removed, there = TRITON.search(one.rest), one.rest.find("triton-ascend")
-            if removed and (installed or -1 < there < removed.start()):
+            there = TRITON_ASCEND.search(one.rest)
+            if TRITON.search(one.rest, 0 if installed or not there else there.end()) and (installed or there):
                 why = "it removes files that triton-ascend has installed over triton's"
                 fix = "exclude triton in the profile, or install triton-ascend after it"
                 yield _error("lint-triton", one, "triton is uninstalled after triton-ascend", why, fix)
-            installed = installed or there >= 0
+            installed = installed or there is not None
 
 
 def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
