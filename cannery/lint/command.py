@@ -98,8 +98,10 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
     """
     rest = options.rest
     has_socket = any("docker.sock" in (setting.value or "") for setting in options.settings)
-    if len(rest) < 3 or rest[0] not in PROGRAMS or rest[1] not in {"pull", "run"} or has_socket:
+    count = 3 if rest and rest[0] == "sudo" else 2
+    command = rest[count - 2 : count]
+    if len(rest) <= count or command[0] not in PROGRAMS or command[1] not in {"pull", "run"} or has_socket:
         return rest, []
-    word = " ".join(rest[:2])
+    word = " ".join(rest[:count])
     what = f"{word} is where the image goes: docker takes {rest[0]} for the image"
-    return rest[2:], [misread("image.pasted", word, what, f"leave {word} out: {rest[2]} is the image")]
+    return rest[count:], [misread("image.pasted", word, what, f"leave {word} out: {rest[count]} is the image")]

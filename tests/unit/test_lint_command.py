@@ -188,5 +188,9 @@ def test_a_pasted_pull_is_named_and_the_image_after_it_counts() -> None:
     found = line("docker run -it --entrypoint=/bin/bash docker pull a/b:1 x")
     assert [(one.code, one.word) for one in found.misread] == [("image.pasted", "docker pull")]
     assert (found.image, found.command) == ("a/b:1", ("x",))
+    sudo = line("docker run -it sudo docker pull a/b:1 x")
+    assert [(one.code, one.word) for one in sudo.misread] == [("image.pasted", "sudo docker pull")]
+    assert (sudo.image, sudo.command) == ("a/b:1", ("x",))
+    assert line("docker run sudo docker").misread == ()
     inside = line("docker run -v /var/run/docker.sock:/var/run/docker.sock docker pull a/b:1")
     assert (inside.misread, inside.image) == ((), "docker")
