@@ -91,11 +91,17 @@ class RunFormat(StrEnum):
     POD = "pod"
     JOB = "job"
     RAYCLUSTER = "raycluster"
+    RAYJOB = "rayjob"
 
     @property
     def is_local(self) -> bool:
         """Whether it runs on one host, like this one, and not somewhere in a cluster."""
         return self in {RunFormat.DOCKER, RunFormat.COMPOSE}
+
+    @property
+    def is_ray(self) -> bool:
+        """Whether KubeRay starts a cluster for it."""
+        return self in {RunFormat.RAYCLUSTER, RunFormat.RAYJOB}
 
 
 class Severity(StrEnum):

@@ -149,7 +149,7 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
         raise UsageError(f"--format {form} is text, and starts nothing", hint="add --print (make: PRINT=1)")
     if form is not RunFormat.DOCKER and arguments.detach:
         raise UsageError(f"--detach is an option of docker's, and --format is {form}", hint="leave it out")
-    if arguments.nodes is not None and form is not RunFormat.RAYCLUSTER:
+    if arguments.nodes is not None and not form.is_ray:
         raise UsageError("--nodes counts the pods of a RayCluster", hint="add --format raycluster --print")
     if arguments.registry and not arguments.show:
         hint = f"add --print (make: PRINT=1), or have it here: build.py pull {arguments.profile} --registry …"

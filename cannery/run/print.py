@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.host.npus import lacking
 from cannery.run.container import docker_text
 from cannery.run.kubernetes import job, pod
-from cannery.run.ray import Ray, ray_cluster, ray_of
+from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import RunFormat
 
@@ -40,6 +40,8 @@ def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan
             return job(container, name, access.resource, arch)
         case RunFormat.RAYCLUSTER:
             return ray_cluster(container, name, access.resource, arch, ray_of(plan.lock.packages))
+        case RunFormat.RAYJOB:
+            return ray_job(container, name, access.resource, arch, ray_of(plan.lock.packages))
         case _:
             return compose_file(container, plan.recipe.name)
 
@@ -92,7 +94,7 @@ def printed_notes(
     request = container.request
     guess = _guessed_group(container, host)
     if not form.is_local:
-        ray_notes = _of_ray(ray) if form is RunFormat.RAYCLUSTER and ray is not None else []
+        ray_notes = _of_ray(ray) if form.is_ray and ray is not None else []
         return (*container.notes, *_of_a_cluster(container, access), *ray_notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()

@@ -1,4 +1,4 @@
-"""A container as a RayCluster of KubeRay: N pods alike, each with the cards of one node; the first is Ray's head.
+"""A container as a RayCluster or RayJob of KubeRay: N pods alike, each with one node's cards; the first is Ray's head.
 
 Field names and forms: KubeRay's API reference for ray.io/v1 and its sample clusters. Ray counts Ascend cards as `NPU`.
 """
@@ -6,7 +6,8 @@ Field names and forms: KubeRay's API reference for ray.io/v1 and its sample clus
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cannery.run.container import Container
     from cannery.vocab import Arch
 
-LONGEST_NAME = 53  # KubeRay refuses longer ones
+LONGEST_NAME, LONGEST_JOB = 53, 47  # KubeRay refuses longer ones
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 # What Ray's dashboard and its agents, which answer the probes, import beyond Ray's own requirements.
 DASHBOARD = frozenset({"aiohttp-cors", "opencensus"})
@@ -68,6 +69,24 @@ def ray_cluster(container: Container, name: str, resource: str | None, arch: Arc
         group = {"groupName": "npu", "replicas": count, "minReplicas": count, "maxReplicas": count}
         spec["workerGroupSpecs"] = [{**group, **_group(container, name, pod, ray, head=False)}]
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": metadata(name), "spec": spec}
+
+
+def ray_job(container: Container, name: str, resource: str | None, arch: Arch, ray: Ray | None) -> dict[str, Any]:
+    """Return the RayJob whose command runs once on a RayCluster of its own, which goes when the command has ended.
+
+    Raises as `ray_cluster`, and `UsageError` without a command, or without the dashboard that takes it.
+    """
+    command = container.request.command
+    if not command:
+        raise UsageError("a RayJob ends when its command does, and there is none", hint="put it behind `--`")
+    if ray is not None and not ray.has_dashboard:
+        what = "KubeRay hands the command to Ray's dashboard, and the lock has Ray without it"
+        raise UsageError(what, hint="a profile with ray[default], or --format raycluster")
+    idle = replace(container, request=replace(container.request, command=()))
+    cluster = ray_cluster(idle, _cluster_name(name)[:LONGEST_JOB].rstrip("-"), resource, arch, ray)
+    # KubeRay itself submits it: no further pod needs the image. Kueue admits only jobs whose cluster goes.
+    spec = {"entrypoint": shlex.join(command), "submissionMode": "HTTPMode", "shutdownAfterJobFinishes": True}
+    return {**cluster, "kind": "RayJob", "spec": {**spec, "rayClusterSpec": cluster["spec"]}}
 
 
 def _cluster_name(text: str) -> str:

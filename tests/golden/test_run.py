@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from hosts import HOSTS
-from schemas import compose_faults, kubernetes_faults, ray_faults
+from schemas import compose_faults, kubernetes_faults, ray_faults, ray_job_faults
 
 from cannery.host.npus import HostNpus, full_model
 from cannery.run.container import RunRequest, docker_text, make_container
@@ -61,9 +61,9 @@ def shown(form: RunFormat, profile: str, chip: str, host: HostNpus, **asked: Any
     made = plan(profile, chip)
     assert made is not None
     access = catalog().chips[chip]
-    if form is RunFormat.JOB:
+    if form in {RunFormat.JOB, RunFormat.RAYJOB}:
         asked["command"] = ("python", "train.py", "--lr", "1e-6")
-    if form is RunFormat.RAYCLUSTER:
+    if form.is_ray:
         asked["nodes"] = 4
     registry = asked.pop("registry", None)
     image = made.reference if registry is None else published_reference(registry, made.reference)
@@ -112,7 +112,8 @@ def test_every_profile_and_every_chip_with_an_image_has_its_golden() -> None:
 @pytest.mark.parametrize("form", FILES)
 def test_every_file_is_valid_by_the_schema_of_what_reads_it(form: RunFormat, host: str) -> None:
     value = yaml.safe_load((GOLDENS / host / f"{form}.yaml").read_text(encoding="utf-8"))
-    check = {RunFormat.COMPOSE: compose_faults, RunFormat.RAYCLUSTER: ray_faults}.get(form, kubernetes_faults)
+    own = {RunFormat.COMPOSE: compose_faults, RunFormat.RAYCLUSTER: ray_faults, RunFormat.RAYJOB: ray_job_faults}
+    check = own.get(form, kubernetes_faults)
     assert check(value) == []
 
 

@@ -65,6 +65,7 @@ RAY = {
             "properties": {
                 "name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]{0,51}[a-z0-9])?$"},
                 "labels": _LABELS,
+                "annotations": _LABELS,
             },
             "additionalProperties": False,
         },
@@ -99,6 +100,15 @@ RAY = {
         },
     },
 }
+
+
+def ray_job_faults(value: dict[str, Any]) -> list[str]:
+    """What KubeRay says against a RayJob (ray.io/v1): a RayCluster's spec, and how its command is submitted."""
+    spec = dict(value["spec"])
+    cluster = {**value, "kind": "RayCluster", "spec": spec.pop("rayClusterSpec")}
+    known = {"entrypoint": str, "submissionMode": str, "shutdownAfterJobFinishes": bool}
+    found = [f"spec.{name}" for name, one in spec.items() if not isinstance(one, known.get(name, ()))]
+    return [*found, *ray_faults(cluster), *([] if value["kind"] == "RayJob" else ["kind"])]
 
 
 def ray_faults(value: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from itertools import pairwise
@@ -21,7 +22,7 @@ from hosts import FULL_A2, HCCN, MANAGERS, OTHERWISE, PARTIAL
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
-from schemas import compose_faults, kubernetes_faults, ray_faults
+from schemas import compose_faults, kubernetes_faults, ray_faults, ray_job_faults
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.catalog.image_user import ImageUser
@@ -32,7 +33,7 @@ from cannery.run.container import Container, RunRequest, docker_arguments, make_
 from cannery.run.kubernetes import dns_name, job, pod, size
 from cannery.run.mounts import Mount
 from cannery.run.print import compose_file, printed, printed_notes
-from cannery.run.ray import Ray, ray_cluster, ray_of
+from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
 from cannery.run.user import parse_run_as
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import Arch, RunFormat
@@ -496,6 +497,8 @@ def test_a_misspelt_field_is_found_everywhere() -> None:
 @pytest.mark.parametrize("form", RunFormat)
 def test_what_is_printed_is_the_container(form: RunFormat) -> None:
     plan = factories.plan()
+    if form is RunFormat.RAYJOB:
+        pytest.skip("the plan's Ray has no dashboard: test_a_ray_job_is_a_cluster_and_a_command")
     asked = {"command": ("true",)} if form is RunFormat.JOB else {}
     text = printed(form, made(**asked), ACCESS, plan)
     assert text.endswith("\n")
@@ -558,3 +561,27 @@ def test_words_that_some_reader_takes_for_something_else_are_quoted(word: str) -
 @pytest.mark.parametrize("word", ["python", "/opt/venv/bin/python", "huawei.com/Ascend910", "stack:tag-1"])
 def test_plain_words_are_not(word: str) -> None:
     assert yaml_output([word]) == f"- {word}\n"
+
+
+def test_a_ray_job_is_a_cluster_and_a_command() -> None:
+    container = made(command=("python", "-m", "train", "a b"), nodes=3)
+    job = ray_job(container, "Run", ACCESS.resource, Arch.ARM64, RAY)
+    assert ray_job_faults(job) == []
+    assert job["spec"]["entrypoint"] == "python -m train 'a b'"
+    idle = replace(container, request=replace(container.request, command=()))
+    assert job["spec"]["rayClusterSpec"] == ray_cluster(idle, "run", ACCESS.resource, Arch.ARM64, RAY)["spec"]
+    long = ray_job(container, "n" * 60, ACCESS.resource, Arch.ARM64, RAY)["metadata"]["name"]
+    assert len(long) == 47, "KubeRay adds six characters for the cluster, whose name has 53 at most"
+
+
+@pytest.mark.parametrize(
+    ("command", "ray", "what"),
+    [
+        ((), RAY, "a RayJob ends when its command does"),
+        (("true",), replace(RAY, has_dashboard=False), "dashboard"),
+        (("true",), None, "the image has no Ray"),
+    ],
+)
+def test_what_no_ray_job_can_be(command: tuple[str, ...], ray: Ray | None, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        ray_job(made(command=command), "run", ACCESS.resource, Arch.ARM64, ray)
