@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cannery.commands.place import use_lock
-from cannery.engine.io.find import NoEngineError, docker_client, find_engine
-from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.engine.io.find import docker_client, find_engine
+from cannery.errors import ExitCode, UnableError
 from cannery.host.io.kept import (
     FOLDERS,
     IN_ENGINE,
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind, or remove it: of the named kinds what --older-than and --keep leave."""
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
-    if arguments.keep and "buildkit" in kinds:
-        raise UsageError("--keep counts images and files, and not BuildKit's records", hint="--older-than 7d")
     with _unused(context, kinds):
         rows = _cleaned(arguments, context, kinds)
     if context.is_json:
@@ -79,9 +77,8 @@ def _cleaned(
 def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
     """Return the parts of kinds; of the image store all, since images share layers."""
     found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
-    for kind, folders in FOLDERS.items():
-        if kind in kinds:
-            found[kind] = [part for name, pattern in folders for part in folder_parts(context.cache / name, pattern)]
+    for kind in FOLDERS.keys() & kinds:
+        found[kind] = folder_parts(context.cache, *FOLDERS[kind])
     if "out" in kinds:
         found["out"] = folder_parts(context.out, "*")
     of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(kinds) else {}
@@ -94,10 +91,8 @@ def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
 def _engine_parts(context: Context) -> dict[str, list[Part]]:
     try:
         return engine_parts(docker_client(find_engine(context.env)))
-    except NoEngineError:
-        return {}
     except UnableError as error:
-        context.say(f"warning: what the engine has is left out: {error}")
+        context.say(f"note: what an engine has is not in it: {error}")
         return {}
 
 

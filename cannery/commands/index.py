@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import ValidationError
 
 from cannery import __version__
 from cannery.commands.arguments import PARSERS
 from cannery.commands.proofs import proofs_of
+from cannery.commands.registry import access_of
 from cannery.commands.report import write_output
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, insecure_registries
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.report.io.page import page_html
 from cannery.report.page import Page
 from cannery.report.tables import Table
-from cannery.ship.index import TARGET, Index, Indexed, read_index
-from cannery.ship.io.index import LIMITS, read_registry
-from cannery.ship.io.registry import REQUEST_WAITS
+from cannery.ship.io.index import INDEX, LIMITS, TARGET, Indexed, read_registry
 from cannery.ship.published import parse_registry
 from cannery.verify.proof import STANDIN_ONLY
 
@@ -35,25 +33,25 @@ if TYPE_CHECKING:
 def index(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write what a registry has as index.json and index.html, or print the JSON: no image is pulled."""
     registry = parse_registry(arguments.registry)
-    found = Index(registry=registry, images=_images(context, registry, arguments.profile))
-    folder = None if context.is_json else arguments.output or str(context.shown(context.out / "index"))
-    write_output(found.model_dump_json(indent=1) + "\n", folder and f"{folder}/index.json")
-    if folder:
-        page = _page(registry, found.images, arguments.today)
-        write_output(page_html(page, __version__), f"{folder}/index.html")
+    images = _images(context, registry, arguments.profile)
+    text = INDEX.dump_json(images, indent=1).decode() + "\n"
+    if context.is_json:
+        print(text, end="")
+        return ExitCode.DONE
+    folder = arguments.output or str(context.shown(context.out / "index"))
+    write_output(text, f"{folder}/index.json")
+    write_output(page_html(_page(registry, images, arguments.today), __version__), f"{folder}/index.html")
     return ExitCode.DONE
 
 
-def _images(context: Context, registry: str, profiles: Sequence[str]) -> tuple[Indexed, ...]:
+def _images(context: Context, registry: str, profiles: Sequence[str] = ()) -> tuple[Indexed, ...]:
     """Return the images of a registry, each with what proves its plan."""
-    login = partial(read_login, env=context.env)
-    access = Access(context.pip, login, LIMITS, plain=insecure_registries(), waits=REQUEST_WAITS)
     catalog = context.catalog()
     for name in profiles:
         find_profile(catalog, name)
     names = profiles or sorted(catalog.profiles)
     proofs = {(name, one.plan): one.words for name in names for one in reversed(proofs_of(context, name))}
-    found = read_registry(registry, names, access, context.say)
+    found = read_registry(registry, names, replace(access_of(context), limits=LIMITS), context.say)
     return tuple(one.model_copy(update={"verify": proofs.get((one.profile, one.plan), STANDIN_ONLY)}) for one in found)
 
 
@@ -78,33 +76,28 @@ def _sizes(one: Indexed) -> str:
 
 
 def search(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print the images that hold every requirement, of an index or of a registry."""
-    wanted = [_requirement(text) for text in arguments.requirements]
-    target = {name: str(parse(text)) for name, parse in PARSERS.items() if (text := getattr(arguments, name))}
-    if arguments.index:
-        path = Path(arguments.index)
-        try:
-            images = read_index(path.read_text(encoding="utf-8"), str(path)).images
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot be read: {error}", where=str(path), hint="an index.json") from error
-    else:
-        images = _images(context, parse_registry(arguments.registry), ())
-    found = [one for one in images if one.has(wanted, target)]
+    """Print the images that hold every requirement, of an index or of a registry. Raises `UsageError`."""
+    try:
+        wanted = [Requirement(text) for text in arguments.requirements]
+        target = {name: str(parse(text)) for name, parse in PARSERS.items() if (text := getattr(arguments, name))}
+        if arguments.index:
+            images = INDEX.validate_json(Path(arguments.index).read_bytes())
+        else:
+            images = _images(context, parse_registry(arguments.registry))
+    except InvalidRequirement as error:
+        raise UsageError(f"this is no requirement: {error}", hint="for example 'vllm>=0.20', in quotes") from error
+    except (OSError, ValidationError) as error:
+        hint = "build.py index --registry HOST/PATH writes one"
+        raise UsageError("this is no index, or it cannot be read", where=arguments.index or "", hint=hint) from error
+    found = tuple(one for one in images if one.has(wanted, target))
     if context.is_json:
-        print(Index(registry=arguments.registry or "", images=tuple(found)).model_dump_json(indent=1))
+        print(INDEX.dump_json(found, indent=1).decode())
         return ExitCode.DONE
     for one in found:
         asked = ", ".join(f"{each.name} {one.version_of(each.name)}" for each in wanted)
         print("; ".join(part for part in (one.reference, asked, f"{_sizes(one)} MB", one.verify) if part))
     context.say(f"{len(found)} of {len(images)} images")
     return ExitCode.DONE
-
-
-def _requirement(text: str) -> Requirement:
-    try:
-        return Requirement(text)
-    except InvalidRequirement as error:
-        raise UsageError(f"{text!r} is no requirement", hint="for example 'vllm>=0.20', in quotes") from error
 
 
 COMMANDS = {"index": index, "search": search}

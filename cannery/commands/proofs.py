@@ -1,32 +1,61 @@
-"""`proofs`: what was proved on real NPUs. Files below images/proofs, which tables show."""
+"""Proofs from hosts with NPUs: `verify --record` writes one, `proofs add` files it in images/proofs, tables show it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from cannery.errors import ExitCode, FindingsError, UsageError
+from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.util.io.files import write_atomic
 from cannery.util.io.write_errors import unwritable
-from cannery.verify.proof import Proof, proof_faults, proved_words
+from cannery.verify.proof import LEVELS, STANDIN_ONLY, Proof, make_proof, proof_faults
+from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan.plan import Plan
 
 
-def text_of(proof: Proof) -> str:
-    """Return the text of a proof's file."""
-    return proof.model_dump_json(indent=1) + "\n"
+def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan) -> str:
+    """Return this host's driver version. Raises `UsageError` or `UnableError` where there is nothing to record."""
+    from cannery.commands import run
+    from cannery.host.io.look import read_tree
+
+    if arguments.image or not LEVELS.intersection(arguments.level):
+        what = "--record is of the image of PROFILE, at a level that needs an NPU"
+        raise UsageError(what, hint="--level npu or --level train, and no --image")
+    if plan.recipe.base.kind is not BaseKind.REAL:
+        raise UsageError("--record: no NPU works in an image without CANN", hint="leave out --base")
+    run.refuse_other_chip(catalog, plan.recipe)
+    driver = read_tree(run.HOST_ROOT, (), None).driver.get("Version")
+    if not driver:
+        what = "--record: this host has no NPU driver, or you cannot read its version"
+        raise UnableError(what, hint=f"build.py doctor {plan.recipe.name}")
+    return driver
 
 
-def first_fault(error: ValidationError) -> str:
-    """Return the first fault of a file in words."""
+def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> None:
+    """Write the proof that a report is, with `about` as in `make_proof`. Raises `UnableError`."""
+    try:
+        _write(Path(path), make_proof(plan, report, **about))
+    except ValidationError as error:
+        raise UnableError(f"there is no proof of this: {_first(error)}", hint="please report it") from error
+
+
+def _write(path: Path, proof: Proof) -> None:
+    try:
+        write_atomic(path, proof.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        raise unwritable(error, path, "name another file with --record") from error
+
+
+def _first(error: ValidationError) -> str:
     fault = error.errors()[0]
     return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ")
 
@@ -39,7 +68,7 @@ def read_proof(path: Path) -> Proof:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="name a file") from error
     except ValidationError as error:
         hint = "`build.py verify PROFILE --level npu --record FILE` writes one on a host with NPUs"
-        raise UsageError(f"this is no proof: {first_fault(error)}", where=str(path), hint=hint) from error
+        raise UsageError(f"this is no proof: {_first(error)}", where=str(path), hint=hint) from error
 
 
 def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -57,10 +86,7 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
         hint = "check out the commit that the image was built from, or have it recorded again"
         raise FindingsError("\n  ".join(("this proof is not taken:", *faults)), where=arguments.file, hint=hint)
     path = _folder(context) / proof.name
-    try:
-        write_atomic(path, text_of(proof))
-    except OSError as error:
-        raise unwritable(error, path, "") from error
+    _write(path, proof)
     print(f"{context.shown(path)}: {proof.words}")
     context.say(f"README.md and README.zh.md: write {proved(context, catalog, proof.profile)!r} in its row")
     return ExitCode.DONE
@@ -75,25 +101,19 @@ def proofs_of(context: Context, profile: str) -> list[Proof]:
     return [read_proof(path) for path in sorted((_folder(context) / profile).glob("*.json"), reverse=True)]
 
 
-def proved(context: Context, catalog: Catalog, profile: str) -> str:
-    """Return what proves a profile: a proof of the plan that it has now for its target, else the newest, else none."""
-
-    def is_current(proof: Proof) -> bool:
-        from cannery.pipeline import planned
+def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None = None) -> str:
+    """Return what proves a profile: a proof of `plan`, or of what its target has now; else of an earlier plan."""
+    found = proofs_of(context, profile)
+    for proof in found:
+        from cannery.pipeline import planned  # `list` does without it where nothing is proved
 
         try:
-            return planned(context, profile, proof.options, catalog=catalog).plan.digest == proof.plan
+            now = plan or planned(context, profile, proof.options, catalog=catalog).plan
         except (FindingsError, UsageError):  # its lock is stale, or that target is gone
-            return False
-
-    return proved_words(proofs_of(context, profile), is_current)
-
-
-def plan_proved(context: Context, plan: Plan) -> str:
-    """Return what proves the image of a plan, as `proved`."""
-    key = (plan.digest, plan.recipe.target.arch)
-    found = proofs_of(context, plan.recipe.name)
-    return proved_words(found, lambda proof: (proof.plan, proof.target.arch) == key)
+            continue
+        if now.digest == proof.plan:
+            return proof.words
+    return f"{found[0].words}, of an earlier plan ({found[0].plan})" if found else STANDIN_ONLY
 
 
 COMMANDS = {"proofs": add}

@@ -12,7 +12,7 @@ from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import PARSERS, options_of
 from cannery.commands.check import lacking_words
 from cannery.commands.diff import contents_of
-from cannery.commands.proofs import plan_proved
+from cannery.commands.proofs import proved
 from cannery.compat.findings import note
 from cannery.errors import ExitCode, UsageError
 from cannery.pipeline import planned
@@ -121,7 +121,7 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
     findings += tuple(note("image", words) for words in lacking_words(plan))
     known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
     page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
-    page = replace(page, facts=(*page.facts, ("on NPUs", plan_proved(context, plan))))
+    page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
     _write_page(arguments, page, context, plan.folder)
     return ExitCode.DONE
 

@@ -15,7 +15,7 @@ from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
 from cannery.commands.place import place_with
-from cannery.commands.record import Record
+from cannery.commands.proofs import driver_to_record, record
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
 from cannery.lock.io.store import lock_path, present_lock
 from cannery.lock.request import lock_request
@@ -31,14 +31,12 @@ from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from cannery.against.compare import Comparison
     from cannery.against.image import Image
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan.plan import Plan
-    from cannery.verify.lines import Check
 
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (
@@ -61,23 +59,15 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         again=arguments.verify_again,
     )
-    return _printed(work, request, lambda _check: None, every=False)
+    return _printed(work, request, every=False)
 
 
-def _printed(work: Work, request: VerifyRequest, note: Callable[[Check], None], *, every: bool) -> Verified:
-    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check.
-
-    `note` gets each check too.
-    """
+def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
+    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check."""
     if work.context.is_json:
-        return verified(work, request, note)
+        return verified(work, request, lambda _check: None)
     printer = CheckPrinter(lambda line: print(line, flush=True), every=every)
-
-    def take(check: Check) -> None:
-        note(check)
-        printer.check(check)
-
-    result = verified(work, request, take)
+    result = verified(work, request, printer.check)
     printer.report(result.report, streamed=not result.reused)
     return result
 
@@ -114,7 +104,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "--level train: this profile has neither verl nor MindSpeed-RL, there is nothing to train with",
             where=arguments.profile,
         )
-    record = Record(arguments, catalog, plan) if arguments.record else None
+    driver = driver_to_record(arguments, catalog, plan) if arguments.record else ""
     reference = arguments.image or plan.reference
     place = place_with(context, reference, runs=True)
     found = place.needed(reference, arguments.profile)
@@ -125,10 +115,9 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         levels=tuple(arguments.level),
         again=True,
     )
-    work, every = Work(context, catalog, plan, place), arguments.all or context.is_verbose
-    result = _printed(work, request, record.check if record else lambda _check: None, every=every)
-    if record:
-        record.write(found.id, result.report)
+    result = _printed(Work(context, catalog, plan, place), request, every=arguments.all or context.is_verbose)
+    if driver:
+        record(arguments.record, plan, result.report, date=arguments.today, driver=driver, image=found.id)
         context.say(f"{arguments.record}: send it with the issue form “Proof from a real NPU”")
     if context.is_json:
         print(json.dumps(result.report, indent=2, ensure_ascii=False))

@@ -242,7 +242,6 @@ def test_an_engine_that_does_not_answer_is_left_out(
         ["--older-than", "7y"],
         ["--keep", "-1"],
         ["--keep", "all"],
-        ["buildkit", "--keep", "2"],
         ["whels"],
     ],
 )

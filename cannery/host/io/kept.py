@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cannery.plan.tags import TAG
+from cannery.store.io.store import remove_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from cannery.store.io.store import Store
 
-# Kind → its folders in the cache, each with what a part of it is.
+# Kind → its parts in the cache.
 FOLDERS = {
-    "wheels": (("wheels", "*/*"), ("archives", "*")),  # tarballs that 0.1.0 kept
-    "layers": (("layers", "*"),),
-    "rootfs": (("rootfs", "*"),),
-    "sources": (("git", "*/*"), ("sources", "*"), ("apt", "*")),
-    "locks": (("locks", "*"), ("uv", "."), ("catalog", "*"), ("pip", "*")),
-    "verified": (("verified", "*"), ("log", "*")),
+    "wheels": ("wheels/*/*", "archives/*"),  # tarballs that 0.1.0 kept
+    "layers": ("layers/*",),
+    "rootfs": ("rootfs/*",),
+    "sources": ("git/*/*", "sources/*", "apt/*"),
+    "locks": ("locks/*", "uv", "catalog/*", "pip/*"),
+    "verified": ("verified/*", "log/*"),
 }
 IN_STORE = frozenset({"trials", "images", "builds", "unpacked"})
 IN_ENGINE = frozenset({"trials", "images", "buildkit"})
@@ -55,9 +55,9 @@ def freed(gone: Sequence[Part], every: Iterable[Part]) -> int:
     return sum({name: size for part in gone for name, size in part.sizes.items() if name not in stays}.values())
 
 
-def folder_parts(folder: Path, pattern: str) -> list[Part]:
-    """Return the files and folders of a folder of the cache."""
-    return [_path_part(path) for path in (folder.glob(pattern) if pattern != "." else [folder]) if path.exists()]
+def folder_parts(folder: Path, *patterns: str) -> list[Part]:
+    """Return the files and folders that are below a folder."""
+    return [_path_part(path) for pattern in patterns for path in folder.glob(pattern)]
 
 
 def _path_part(path: Path) -> Part:
@@ -139,11 +139,3 @@ def size_of(place: Path) -> int:
             found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
             seen[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(seen.values())
-
-
-def remove_path(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -147,7 +147,7 @@ class Store:
         layer = self.needed_layer(diff_id)
         with held(folder.with_suffix(".lock"), lambda: None), self._disk():
             part = folder.with_suffix(".part")
-            _remove(part)  # of a run that was killed; the lock is ours
+            remove_path(part)  # of a run that was killed; the lock is ours
             if not folder.is_dir():
                 part.mkdir()
                 part.chmod(0o755)  # the root of an image, whatever the umask
@@ -155,7 +155,7 @@ class Store:
                     self._unpack(layer, part)
                     part.replace(folder)
                 except BaseException:
-                    _remove(part)
+                    remove_path(part)
                     raise
         return folder
 
@@ -344,7 +344,7 @@ class Store:
             folder, layer = self._folder(diff_id), self.needed_layer(diff_id)
             if folder.is_dir() and not is_as_unpacked(inflated(self.blocks(layer)), folder):
                 with held(folder.with_suffix(".lock"), lambda: None), self._disk():
-                    _remove(folder)
+                    remove_path(folder)
                 changed += 1
         return changed
 
@@ -356,7 +356,7 @@ class Store:
         with self._locked(), self._disk():
             for path in self.leftovers(spared):
                 freed += path.stat().st_size if path.parent.name == "sha256" else 0
-                _remove(path)
+                remove_path(path)
         return freed
 
     # Files
@@ -426,7 +426,7 @@ def _own_file(folder: Path) -> Iterator[IO[bytes]]:
         Path(stream.name).unlink(missing_ok=True)
 
 
-def _remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Remove a folder or file, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -194,11 +195,11 @@ def _stem(image_id: str) -> str:
 def _report(
     request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]
 ) -> tuple[dict[str, Any], int]:
-    """Run the script in a container of the image; return its report and its exit code."""
-    streamed = set()
+    """Run the script in a container of the image; return its report, with seconds a check, and its exit code."""
+    begun, seconds = time.monotonic(), dict[str, float]()
 
     def note(check: Check) -> None:
-        streamed.add(check["id"])
+        seconds[check["id"]] = time.monotonic() - begun - sum(seconds.values())
         on_check(check)
 
     done = _run(request, runner, [STREAM, *options], note)
@@ -218,7 +219,9 @@ def _report(
             hint=f"try: docker run --rm {request.image} {PYTHON} {SCRIPT}",
         ) from error
     for check in report["checks"]:
-        if check["id"] not in streamed:
+        if check["id"] in seconds:
+            check["seconds"] = round(seconds[check["id"]], 1)
+        else:
             on_check(check)
     return report, done.returncode
 
