@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VALUES = (
     *("CANN", "CHIP", "OS", "PYTHON", "ARCH", "BASE", "WHEELHOUSE", "NPUS", "NETWORK", "INTERFACE", "RUNTIME"),
     *("FORMAT", "NODES", "BUILDER", "SOURCES", "GIT_MIRROR", "PATCHES", "REGISTRY", "OUTPUT", "SINCE", "AGAINST"),
-    *("CATALOG", "WITH", "RECORD", "SIGN"),
+    *("CATALOG", "WITH", "RECORD", "SIGN", "CACHE"),
 )
 # Variables with a list of words, each word an option; and switches, which are on unless they say 0, no, false or off.
 LISTS = {"PIN": "--pin", "LEVEL": "--level"}

@@ -29,6 +29,7 @@ from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rend
 from cannery.plan.make import on_labelled_base
 from cannery.ship.published import UNVERIFIED
 from cannery.standin.io.rootfs import check_emulation
+from cannery.util.image_reference import parse_reference
 from cannery.util.io.heartbeat import heartbeat
 from cannery.verify.io.run import PARTIAL
 from cannery.verify.lines import summary_line
@@ -85,7 +86,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
         _check_space(place, plan, base)
-        how = BuildOptions(arguments.builder or "", no_cache=arguments.no_cache, way=Way(arguments.way))
+        how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
 
@@ -120,6 +121,11 @@ def _check_space(place: ImagePlace, plan: Plan, base: BaseImage | None) -> None:
 def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
     """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name."""
     found = _builder(arguments, context, plan)
+    if arguments.cache:
+        parse_reference(arguments.cache, "CACHE")
+        if not found:
+            what = "CACHE: the engine's own builder writes no cache to a registry"
+            raise UsageError(what, hint="name a builder that does: BUILDER=… of `docker buildx ls`, on a real base")
     if found:
         engine = find_engine(context.env)
         require_builder(engine, found, context.env)

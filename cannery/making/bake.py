@@ -33,9 +33,13 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache."""
+    """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache.
+
+    `cache` is a reference in a registry that the builder reads its cache from, and writes it to; "" for none.
+    """
 
     builder: str = ""
+    cache: str = ""
     no_cache: bool = False
     way: Way = Way.AUTO
 
@@ -95,5 +99,7 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
     # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
     kind = "docker" if options.builder else "image"
     uncached = ("*.no-cache=true",) if options.no_cache else ()
+    ref = f"type=registry,ref={options.cache}"
+    cached = (f"*.cache-from={ref}", f"*.cache-to={ref},mode=max") if options.cache else ()
     contexts = (f"{part.target}.contexts.{stage}=docker-image://{name}" for stage, name in part.contexts.items())
-    return (named, *uncached, f"*.output=type={kind},oci-mediatypes=false", *contexts)
+    return (named, *uncached, *cached, f"*.output=type={kind},oci-mediatypes=false", *contexts)

@@ -367,7 +367,26 @@ def test_the_build_itself_sets_the_exact_tag_alone() -> None:
     assert first == f"image.tags={made.reference}"
     # Docker's media types: some registries take no OCI manifest.
     assert output == "*.output=type=image,oci-mediatypes=false"
+    cached = _overrides(BuildOptions("b", "r.example/team/cache:1"), part)
+    assert cached[1:3] == (
+        "*.cache-from=type=registry,ref=r.example/team/cache:1",
+        "*.cache-to=type=registry,ref=r.example/team/cache:1,mode=max",
+    )
     assert _overrides(BuildOptions(builder="b"), part)[-1] == "*.output=type=docker,oci-mediatypes=false"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cache", "r.example/team/cache"), "writes no cache to a registry"),
+        (("--cache", "r.example/team/cache", "--base", "standin"), "writes no cache to a registry"),
+        (("--cache", "r.example/Team cache"), "CACHE"),
+    ],
+)
+def test_a_cache_that_no_builder_writes_is_refused_at_once(image: Image, words: tuple[str, ...], message: str) -> None:
+    done = image(*words)
+    assert (done.code, message in done.err) == (ExitCode.USAGE, True), done.err
+    assert image.registries[0].seen == []
 
 
 def made_engine(client: Path) -> Engine:
