@@ -47,6 +47,7 @@ def severities(env: dict[str, str], **options: str) -> list[Severity]:
         ("PATH", "/opt/mine${PATH}"),
         ("LD_LIBRARY_PATH", "/opt/mine/lib:${PATH}"),
         ("PYTHONPATH", ""),
+        ("PYTHONHOME", "/opt/mine"),
         ("ASCEND_TOOLKIT_HOME", "/opt/cann"),
         ("ASCEND_OPP_PATH", "${ASCEND_TOOLKIT_HOME}/other"),
         ("ASCEND_HOME_PATH", ""),

@@ -148,6 +148,9 @@ def _held(who: str, name: str, value: str, own: str | None, homes: tuple[str, ..
         if reference not in value.split(":"):
             what = f"{who} sets {name}={value}, without the value of the base"
             yield error("base-env", what, WHY, f"keep it as one entry of the list: {name}=/your/folder:{reference}")
+    elif name == "PYTHONHOME":
+        what = f"{who} sets {name}={value}: Python looks there for all of its own modules"
+        yield error("base-env", what, WHY, f"take {name} out; PYTHONPATH adds a folder of modules")
     elif own is None or value in {own, reference}:
         return
     elif own.startswith(homes):
