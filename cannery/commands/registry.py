@@ -136,7 +136,7 @@ def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push
     if how.attach:
         plan = on_labelled_base(work.plan, dict(image.labels))
         version = str(image.labels.get("org.cannery.version", ""))
-        documents = documents_of(work.context, work.catalog, plan, (name, entry.manifest, version))
+        documents = documents_of(work.context, work.catalog, plan, (dock.reference, entry.manifest, version))
         attach(dock.reference, dock.access, entry.descriptor, documents)
         work.context.say(f"attached to {name}@{entry.manifest}: {', '.join(one.word for one in documents)}")
     if how.signer:

@@ -85,7 +85,7 @@ def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> 
 def documents_of(context: Context, catalog: Catalog, plan: Plan, image: tuple[str, str, str]) -> list[Document]:
     """Return what is attached to an image: its bill in two formats, and its provenance.
 
-    `image` is its name in a registry, the digest of its manifest there, and the version of Cannery that has made it.
+    `image` is its reference in a registry, the digest of its manifest there, and the version of Cannery that made it.
     """
     from cannery.report.provenance import provenance_text
 

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.report.bill import Origin
+from cannery.util.image_reference import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,11 +24,13 @@ PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE, BUILDER = "urn:cannery:image:1", "urn:cannery:builder"
 
 
-def provenance_text(plan: Plan, bill: Bill, name: str, digest: str, version: str) -> str:
-    """Return the statement about the image `name` with the digest of its manifest.
+def provenance_text(plan: Plan, bill: Bill, reference: str, digest: str, version: str) -> str:
+    """Return the statement about an image by its name and tag in a registry, and the digest of its manifest.
 
-    `bill` is of the same plan, `version` the Cannery that has made the image.
+    The tag ends with what proof the image has where that is not a whole one. `bill` is of the same plan, `version`
+    the Cannery that has made the image.
     """
+    name, tag = split_tag(reference)
     recipe, target = plan.recipe, plan.recipe.target
     asked = {
         "profile": recipe.name,
@@ -47,7 +50,7 @@ def provenance_text(plan: Plan, bill: Bill, name: str, digest: str, version: str
                 "externalParameters": asked,
                 "internalParameters": {
                     "plan": plan.digest,
-                    "tag": str(plan.tag),
+                    "tag": tag,
                     "epoch": plan.epoch,
                     "layers": layers,
                 },

@@ -22,8 +22,9 @@ DIGEST = "sha256:" + "d" * 64
 
 
 def statement(made: Plan) -> dict[str, Any]:
-    text = provenance_text(made, make_bill(made, {}, catalog().hosts), "r.example/team/stack", DIGEST, "0.2.0")
-    assert "example/team/stack" in text
+    text = provenance_text(
+        made, make_bill(made, {}, catalog().hosts), "r.example:5000/team/stack:1-unverified", DIGEST, "0.2.0"
+    )
     return dict(json.loads(text))
 
 
@@ -35,10 +36,11 @@ def test_the_fields_that_in_toto_and_slsa_ask_for() -> None:
     made = plan()
     value = statement(made)
     assert value["_type"] == "https://in-toto.io/Statement/v1"
-    assert value["subject"] == [{"name": "r.example/team/stack", "digest": {"sha256": "d" * 64}}]
+    assert value["subject"] == [{"name": "r.example:5000/team/stack", "digest": {"sha256": "d" * 64}}]
     assert value["predicateType"] == "https://slsa.dev/provenance/v1"
     definition = value["predicate"]["buildDefinition"]
     assert definition["internalParameters"]["plan"] == made.digest
+    assert definition["internalParameters"]["tag"] == "1-unverified"
     assert definition["externalParameters"]["target"]["cann"] == "8.5.0"
     assert value["predicate"]["runDetails"]["builder"]["id"].startswith("urn:")
     for one in definition["resolvedDependencies"]:
