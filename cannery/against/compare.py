@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from cannery.against.expected import TOOLKIT_HOME
 from cannery.against.fit import misfits
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.compat.table import said
+from cannery.compat.table import phrase
 from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.environment import ATB_HOME, BUILD
 
@@ -171,8 +171,8 @@ def _unfit(expected: Expected, image: Image, agreeing: set[str]) -> Iterator[Dif
         if not {one.name, one.other} <= agreeing:
             # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
             kind = Kind.NOTE if one.other == CANN else Kind.UNFIT
-            have = said(one.other, one.found)
-            yield Difference(kind, f"{one.name} {one.version}", said(one.other, one.wanted), have, one.source)
+            have = phrase(one.other, one.found)
+            yield Difference(kind, f"{one.name} {one.version}", phrase(one.other, one.wanted), have, one.source)
 
 
 def _target(expected: Expected, image: Image) -> Iterator[Difference]:

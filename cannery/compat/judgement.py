@@ -48,7 +48,7 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
         if key == CANN and (found := _compatible(subject, name, saying)):
             compatible = None if agreeing else found
             continue
-        others = () if key in fixed else vouching(subject, name, key)
+        others = () if key in fixed else supporting(subject, name, key)
         if _gives_way(subject, name, key, saying):
             continue
         if agreeing or others:
@@ -76,7 +76,7 @@ def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:
     return sources[agreeing.source].rank is not Rank.DOCUMENT or sources[first.source].rank is not Rank.METADATA
 
 
-def vouching(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
+def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
     """Return the rows of other releases of the set that are made for this `name` and for what is here of `key`."""
     rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
     return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))

@@ -11,7 +11,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.versions import without_build
 from cannery.compat.solve import OTHER, SAME, Solver, cost, releases
-from cannery.compat.table import here, is_held, listed, said, weight
+from cannery.compat.table import here, is_held, listed, phrase, weight
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -149,11 +149,11 @@ def _words(subject: Subject, whole: Whole) -> str:
     own = _release(subject, row.name, row.version)
     words = f"{listed(beside)} with {own}" if beside else own
     places = [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, (key,))]
-    return words + (f" on {listed(said(key, row.fits[key]) for key in places)}" if places else "")
+    return words + (f" on {listed(phrase(key, row.fits[key]) for key in places)}" if places else "")
 
 
 def _release(subject: Subject, name: str, version: str) -> str:
     """Return a release in words; of a source that comes at a commit, with the commit of that version."""
     at = next((one for one in subject.recipe.sources if one.package == name and one.commit), None)
     found = [commit for commit, known in at.component.revisions.items() if known.version == version] if at else []
-    return said(name, version) + (f" (commit {found[0]})" if found else "")
+    return phrase(name, version) + (f" (commit {found[0]})" if found else "")

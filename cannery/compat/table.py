@@ -112,7 +112,7 @@ def _within(bound: str, version: str) -> bool:
     return match is not None and wanted != () and COMPARE[match[1]](order(version), wanted)
 
 
-def said(key: str, wanted: str) -> str:
+def phrase(key: str, wanted: str) -> str:
     """Return a cell of a row in words: `torch 2.7.1`, `Python >=3.9,<3.12`, `CANN 8.5.0`."""
     return f"{WORDS.get(key, key)} {wanted}"
 

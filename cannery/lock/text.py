@@ -82,7 +82,7 @@ def parse_lock(text: str, where: str) -> Lock:
     header = reader.header()
     packages = tuple(reader.packages())
     if header["packages"] != len(packages):
-        what = f"says {header['packages']} packages and has {len(packages)}: merged or edited by hand"
+        what = f"its header counts {header['packages']} packages, and it has {len(packages)}: merged or edited by hand"
         raise UsageError(what, where=where, hint="make lock")
     names = [package.name for package in packages]
     if names != sorted(set(names)):

@@ -177,7 +177,7 @@ def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tu
         raise UnableError("no NPU on this host: there is no /dev/davinci0 … node", hint=hint)
     missing = [node for node in access.managers if node not in host.nodes]
     if missing:
-        raise UnableError(f"this host lacks {', '.join(missing)}", hint=hint)
+        raise UnableError(f"missing on this host: {', '.join(missing)}", hint=hint)
     cards = host.cards if request.cards is None else request.cards
     absent = [n for n in cards if n not in host.cards]
     if absent:

@@ -98,7 +98,7 @@ def printed_notes(
         return (*container.notes, *_of_a_cluster(container, access), *ray_notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
-    notes = [f"this host lacks {', '.join(missing)}"] if missing else []
+    notes = [f"missing on this host: {', '.join(missing)}"] if missing else []
     notes += guess
     notes += _of_registry(request.image)
     if request.caches:

@@ -154,7 +154,7 @@ def test_the_lock_of_another_arch_copied_over_is_not_used(store: LockStore) -> N
 def test_half_of_a_lock_is_no_lock(store: LockStore) -> None:
     path = committed(store)
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:10]), encoding="utf-8")
-    with pytest.raises(UsageError, match="says 7 packages and has 3: merged or edited by hand") as caught:
+    with pytest.raises(UsageError, match="counts 7 packages, and it has 3: merged or edited by hand") as caught:
         current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
 

@@ -437,7 +437,7 @@ def test_the_full_model_is_printed_and_what_is_missing_here_is_noted(host: Host)
     words = shlex.split(done.out.replace("\\\n", " "))
     assert words.count("--device") == 8 + 3
     assert "type=bind,source=/usr/bin/npu-smi,target=/usr/local/bin/npu-smi,readonly" in words
-    assert f"note: this host lacks cards 2-7, {', '.join(DRIVER)}\n" in done.err
+    assert f"note: missing on this host: cards 2-7, {', '.join(DRIVER)}\n" in done.err
     assert not (host.home / ".cache").exists()
 
 
@@ -446,7 +446,7 @@ def test_the_interface_is_named_to_all_that_talk_by_it(host: Host) -> None:
     assert "-e GLOO_SOCKET_IFNAME=lo \\\n" in done.out
     assert "-e HCCL_SOCKET_IFNAME=lo " in done.out
     assert f"source={HCCN}," in done.out
-    assert HCCN in done.err.partition("lacks")[2]
+    assert HCCN in done.err.partition("missing on this host")[2]
 
 
 def test_a_cache_with_a_colon_in_its_path_is_mounted(
@@ -486,7 +486,7 @@ def test_a_cluster_is_no_host_of_ours(host: Host) -> None:
     assert kubernetes_faults(value) == []
     assert value["spec"]["containers"][0]["resources"]["limits"] == {"huawei.com/Ascend910": 16}
     assert ".cache" not in done.out
-    assert "lacks" not in done.err
+    assert "missing on this host" not in done.err
     assert "names no registry" in done.err
 
 

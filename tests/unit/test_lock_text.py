@@ -116,13 +116,13 @@ def test_hand_edits_name_file_and_line(old: str, new: str, line: int, word: str)
 @pytest.mark.parametrize(
     ("old", "new", "counts"),
     [
-        (SAMPLE_TEXT[SAMPLE_TEXT.index("torch==") :], "", "says 2 packages and has 1"),
+        (SAMPLE_TEXT[SAMPLE_TEXT.index("torch==") :], "", "counts 2 packages, and it has 1"),
         (
             "torch==2.13.0",
             "other==1\n    # incomplete: index default not reached\ntorch==2.13.0",
-            "says 2 packages and has 3",
+            "counts 2 packages, and it has 3",
         ),
-        ('"packages": 2', '"packages": 3', "says 3 packages and has 2"),
+        ('"packages": 2', '"packages": 3', "counts 3 packages, and it has 2"),
     ],
 )
 def test_the_count_of_the_header_is_checked(old: str, new: str, counts: str) -> None:

@@ -514,7 +514,7 @@ def test_what_is_printed_is_the_container(form: RunFormat) -> None:
 def test_notes_of_this_host_are_for_what_runs_on_one_like_it() -> None:
     container = made(cards=(3, 4, 5), network="host", interface="eth0")
     local = printed_notes(RunFormat.COMPOSE, container, ACCESS, PARTIAL)
-    assert local == (f"this host lacks card 5, {HCCN}",)
+    assert local == (f"missing on this host: card 5, {HCCN}",)
     remote = printed_notes(RunFormat.POD, container, ACCESS, PARTIAL)
     assert remote[0] == "the device plugin chooses the cards: 3 asked for, whatever their numbers"
     assert "names no registry" in remote[1]

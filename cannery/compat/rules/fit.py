@@ -17,7 +17,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, Rank
 from cannery.catalog.versions import order
 from cannery.compat.findings import Finding, error, note, warning
-from cannery.compat.judgement import judged, other_number, vouching
+from cannery.compat.judgement import judged, other_number, supporting
 from cannery.compat.offers import NO_SET, offers
 from cannery.compat.solve import Solver
 from cannery.compat.table import (
@@ -28,8 +28,8 @@ from cannery.compat.table import (
     judging,
     keys_of,
     listed,
+    phrase,
     rows_of,
-    said,
 )
 from cannery.recipe.select import parse_pin
 from cannery.vocab import BaseKind, Severity
@@ -58,7 +58,7 @@ def asked(subject: Subject) -> Iterator[Finding]:
         rows = [row for row in judging(subject, name) if subject.table.sources[row.source].rank is not Rank.BUILD]
         if rows:
             cells = {key: fit for row in reversed(rows) for key, fit in row.fits.items()}
-            made = listed(said(key, fit) for key, fit in cells.items())
+            made = listed(phrase(key, fit) for key, fit in cells.items())
             yield note("row", f"{name} {subject.versions[name]} is made for {made}", cited(subject.table, rows))
     for source in subject.recipe.unknown:
         release, file = f"{source.name} {source.version}", f"images/components/{source.name}.yaml"
@@ -89,10 +89,10 @@ def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> It
 def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], rows: Sequence[Row]) -> Finding:
     wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
     keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
-    have = listed([*(said(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
+    have = listed([*(phrase(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
     return error(
         "fit",
-        f"{have} do not fit: {name} {version} is made for {listed(said(key, wants[key]) for key in keys)}",
+        f"{have} do not fit: {name} {version} is made for {listed(phrase(key, wants[key]) for key in keys)}",
         cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
         offers(subject, name, rows, wrong),
     )
@@ -105,7 +105,7 @@ def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) 
     canns = listed(sorted((row.fits[CANN] for row in every), key=order), "or")
     return warning(
         "fit-cann",
-        f"{name} {version} is made for {said(CANN, canns)}, the target has {subject.recipe.target.cann}",
+        f"{name} {version} is made for {phrase(CANN, canns)}, the target has {subject.recipe.target.cann}",
         cited(subject.table, every),
         offers(subject, name, rows, {CANN}),
     )
@@ -115,7 +115,7 @@ def _compatible_cann(subject: Subject, release: str, rows: Sequence[Row], by: Co
     canns = listed((row.fits[CANN] for row in rows if CANN in row.fits), "or")
     return note(
         "fit-compatible",
-        f"{release} is made for {said(CANN, canns)}; its makers list {subject.recipe.target.cann} as compatible, "
+        f"{release} is made for {phrase(CANN, canns)}; its makers list {subject.recipe.target.cann} as compatible, "
         f"but {by.but}",
         str(subject.table.sources[by.source]),
     )
@@ -129,17 +129,17 @@ def disagreement(subject: Subject, release: str, rows: Sequence[Row], disputed: 
     sources = subject.table.sources
     voices: dict[str, list[str]] = {}
     for row in rows:
-        cells = [said(key, wanted) for key, wanted in row.fits.items() if key in disputed]
+        cells = [phrase(key, wanted) for key, wanted in row.fits.items() if key in disputed]
         voices.setdefault(str(sources[row.source]), []).extend(cells)
     for key, others in disputed.items():
         for row in others:
             who = f"{row.name} {row.version}: {sources[row.source]}"
-            voices.setdefault(who, []).append(said(key, row.fits[key]))
+            voices.setdefault(who, []).append(phrase(key, row.fits[key]))
     by_words: dict[str, list[str]] = {}
     for who, cells in voices.items():
         if cells:
             by_words.setdefault(listed(cells), []).append(who)
-    has = f"this set has {listed(said(key, here(subject, key) or '') for key in sorted(disputed))}"
+    has = f"this set has {listed(phrase(key, here(subject, key) or '') for key in sorted(disputed))}"
     ranks = {sources[row.source].rank for row in rows if disputed.keys() & row.fits.keys()}
     notes = [row.note for row in rows if row.note and disputed.keys() & row.fits.keys()]
     return warning(
@@ -166,7 +166,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
             _ways_out(subject, name, key),
         )
         return
-    others = vouching(subject, name)
+    others = supporting(subject, name)
     yield _named_elsewhere(subject, name, version, others) if others else _in_no_row(subject, name, version, beside)
 
 
@@ -183,7 +183,7 @@ def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Ro
 def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
     """Report a release without a row, in a note where the stand-in has no CANN."""
     cann = subject.recipe.target.cann
-    fit = said(CANN, cann) if CANN in beside else listed(said(key, here(subject, key) or "") for key in beside)
+    fit = phrase(CANN, cann) if CANN in beside else listed(phrase(key, here(subject, key) or "") for key in beside)
     advice = f"look for a newer table of {name}'s makers, and add its row to images/compatibility.yaml"
     return Finding(
         Severity.NOTE if subject.recipe.base.kind is BaseKind.STANDIN else Severity.WARNING,
@@ -212,7 +212,7 @@ def _way(subject: Subject, name: str, key: str, version: str, release: str) -> s
     found = Solver(subject).completed({key: version, name: release})
     if found is None:
         return ""
-    beside = [said(other, text) for other, text in found.items() if other != name]
+    beside = [phrase(other, text) for other, text in found.items() if other != name]
     return f"{listed(beside)} with {name} {release}"
 
 

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from cannery.catalog.component import FromSource, System
 from cannery.compat.findings import Finding, error, note, warning
-from cannery.compat.table import followed, holds, judging, listed, said
+from cannery.compat.table import followed, holds, judging, listed, phrase
 from cannery.lock.lock import PROFILE_VIA
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[st
             continue
         rows = [row for row in judging(subject, other) if name in row.fits]
         if version and rows and not holds(name, rows[0].fits[name], version):
-            yield other, f"{other} is made for {said(name, rows[0].fits[name])}"
+            yield other, f"{other} is made for {phrase(name, rows[0].fits[name])}"
 
 
 def warned(subject: Subject) -> Iterator[Finding]:
