@@ -50,9 +50,9 @@ def _images(context: Context, registry: str, profiles: Sequence[str] = ()) -> tu
     for name in profiles:
         find_profile(catalog, name)
     names = profiles or sorted(catalog.profiles)
-    proofs = {(name, one.plan): one.words for name in names for one in reversed(proofs_of(context, name))}
+    proofs = {one.plan: one.words for name in names for one in reversed(proofs_of(context, name))}
     found = read_registry(registry, names, replace(access_of(context), limits=LIMITS), context.say)
-    return tuple(one.model_copy(update={"verify": proofs.get((one.profile, one.plan), STANDIN_ONLY)}) for one in found)
+    return tuple(one.model_copy(update={"verify": proofs.get(one.plan, STANDIN_ONLY)}) for one in found)
 
 
 def _page(registry: str, images: Sequence[Indexed], today: str) -> Page:

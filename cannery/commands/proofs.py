@@ -33,7 +33,7 @@ def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan
     if plan.recipe.base.kind is not BaseKind.REAL:
         raise UsageError("--record: no NPU works in an image without CANN", hint="leave out --base")
     run.refuse_other_chip(catalog, plan.recipe)
-    driver = read_tree(run.HOST_ROOT, (), None).driver.get("Version")
+    driver = read_tree(run.HOST_ROOT, (), None).driver.get("Version", "").lower()
     if not driver:
         what = "--record: this host has no NPU driver, or you cannot read its version"
         raise UnableError(what, hint=f"build.py doctor {plan.recipe.name}")

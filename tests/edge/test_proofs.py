@@ -149,6 +149,12 @@ def test_a_file_that_is_no_proof(small: Small, tmp_path: Path, text: str) -> Non
     assert small("proofs", "add", str(tmp_path / "none")).code == ExitCode.USAGE
 
 
+def test_a_drivers_version_may_be_in_capitals(host: NpuHost, tmp_path: Path) -> None:
+    Tree(tmp_path / "host").driver("23.0.RC2.1")
+    assert host.record() == ExitCode.DONE
+    assert host.value()["driver"] == "23.0.rc2.1"
+
+
 def test_a_failure_is_recorded_and_keeps_its_exit_code(host: NpuHost) -> None:
     host.result, host.checks[1]["status"] = "failed", "failed"
     assert host.record("--level", "npu", "--level", "train") == ExitCode.VERIFY_FAILED

@@ -37,11 +37,6 @@ class Indexed(Closed):
     sizes: dict[str, int]
     packages: dict[str, str]
 
-    @property
-    def profile(self) -> str:
-        """The name of its repository in the registry."""
-        return self.reference.rpartition("/")[2].partition(":")[0]
-
     def has(self, wanted: Sequence[Requirement], target: Mapping[str, str]) -> bool:
         """Whether it has all that is required, for that target; "arch" is one of its architectures."""
         versions = {one: self.version_of(one.name) for one in wanted}
