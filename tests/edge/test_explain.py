@@ -284,6 +284,19 @@ def test_a_bound_wheel_for_another_arch(stub: StubIndex, tmp_path: Path) -> None
     )
 
 
+def test_who_asks_for_a_bound_release_that_its_index_lacks(stub: StubIndex, tmp_path: Path) -> None:
+    stub.add(make_wheel("user", "1.0", ["triton-ascend"]))
+    stub.add(make_wheel("triton-ascend", "3.2.0"))  # another build, which does not count
+    with StubIndex(json=False) as ascend:
+        ascend.add(make_wheel("triton-ascend", "3.2.0", tag=ARM))
+        request = ask("user", bindings=(("triton-ascend", "ascend"),), constraints=("triton-ascend==3.2.0",))
+        error = fail(request, PipSettings(index_url=stub.url), tmp_path, ascend=Index(urls=(ascend.url,)))
+    assert error.what.splitlines()[1:3] == [
+        "  triton-ascend ==3.2.0 by constraint triton-ascend==3.2.0",
+        "  triton-ascend ==3.2.0 by user",
+    ]
+
+
 def test_a_source_that_wants_another_python(stub: StubIndex, tmp_path: Path) -> None:
     request = ask("vllm==0.11.0+empty", sources=(KnownRelease("vllm", "0.11.0+empty", (), ">=3.12"),))
     error = fail(request, PipSettings(index_url=stub.url), tmp_path)

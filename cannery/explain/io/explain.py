@@ -65,7 +65,8 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     items = profile_items(job.request, known.recipe)
     text, hint = error.what, ""
     if isinstance(error, NoFileError):
-        asks = tuple(Ask(asker.partition("[")[0], error.name, (error.pin or "",)) for asker in error.askers)
+        wanted = (f"=={error.pin}",) if error.pin else ()
+        asks = tuple(Ask(asker.partition("[")[0], error.name, wanted) for asker in error.askers)
         conflict = make_conflict(error.name, sides_of(error.name, asks, items), items)
     else:
         conflict = find_conflict(read_reasons(error.stderr), items)
