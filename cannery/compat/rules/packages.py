@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import fnmatch
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
@@ -47,8 +47,9 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
 def denied(subject: Subject) -> Iterator[Finding]:
     """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
     reported = {name for names in _clashes(subject) for name in names}
+    names = sorted(subject.versions)
     for item in subject.table.denied(chosen.package for chosen in subject.recipe.sources):
-        hits = [name for name in sorted(subject.versions) if fnmatchcase(name, item.pattern) and name not in reported]
+        hits = [name for name in fnmatch.filter(names, item.pattern) if name not in reported]
         if not hits:
             continue
         reported |= {*hits}
