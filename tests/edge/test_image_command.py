@@ -415,11 +415,18 @@ def test_buildkit_s_own_choice_of_progress_counts_or_is_reported(
     """Case W18: BUILDKIT_PROGRESS had no effect and no message."""
     seen: dict[str, Any] = {}
     monkeypatch.setattr("cannery.build.io.buildx.bake", lambda *_, **more: seen.update(more))
+
+    def make_view(_stream: object, look: object, **_more: object) -> SimpleNamespace:
+        seen["look"] = look
+        return SimpleNamespace(update=None)
+
+    monkeypatch.setattr("cannery.build.io.view.make_view", make_view)
     context = Context(tmp_path, tmp_path / "cache", {"BUILDKIT_PROGRESS": value}, Arch.AMD64, is_terminal=False)
     lines: list[str] = []
     vars(context).update(say=lines.append, pip=PipSettings())
     place = EnginePlace(made_engine(tmp_path / "docker"), None, {})  # type: ignore[arg-type]
     work = Work(context, load_catalog(FROZEN), plan(), place)
     baked(work, place, tmp_path, BuildOptions(), Part("image", "x:1"))
-    assert seen["view"].args[1].is_verbose is verbose
+    seen["view"]()
+    assert seen["look"].is_verbose is verbose
     assert [line.startswith(f"BUILDKIT_PROGRESS={value} has no effect") for line in lines] == [True] * said
