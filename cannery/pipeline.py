@@ -174,6 +174,7 @@ def planned(
         templates=template_digests(context.templates()),
         build_arch=context.arch,
         standin=catalog.standin,
+        table=catalog.compatibility,
         forced=tuple(sorted({f.code for f in failed})),
         socs=catalog.chips[recipe.target.chip].socs,
         local=_local_trees(context, catalog, recipe) if context.local else {},

@@ -1,10 +1,10 @@
 """images/compatibility.yaml: a table of what fits what, each row with its source and date."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator, model_validator
@@ -175,6 +175,19 @@ class Compatibility(Closed):
         """Return what is denied to a set that builds the distributions `sources` from source."""
         built = {*sources}
         return tuple(one for one in self.deny if not (one.wheel and one.pattern in built))
+
+    def facts(self, torch_npu: Collection[str]) -> dict[str, list[Any]]:
+        """Return what an image's manifest has of the table, which verify judges by.
+
+        That is what no image may hold, what may not be beside each other, and the CANN versions of `torch_npu`, the
+        image's releases of it: verify names them where NNAL is too old.
+        """
+        rows = [row for row in self.rows if row.name == "torch-npu" and row.version in torch_npu]
+        return {
+            "deny": sorted(one.pattern for one in self.deny if not one.wheel),
+            "exclusive": [list(names) for names in self.exclusive],
+            "torch_npu_cann": sorted({row.fits[CANN] for row in rows if CANN in row.fits}),
+        }
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

@@ -46,6 +46,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
         arch: [[p.name, p.version, p.index, p.is_sdist] for p in lock.packages]
         for arch, lock in sorted(inputs.locks.items())
     }
+    torch_npu = {p.version for lock in inputs.locks.values() for p in lock.packages if p.name == "torch-npu"}
     patched = {step.name: [asdict(one) for one in step.patched_by] for step in sources if step.patched_by}
     content = {
         "profile": recipe.name,
@@ -58,6 +59,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
         "templates": dict(inputs.templates),
+        "table": inputs.table.facts(torch_npu),
         "forced": inputs.forced,
         **({"patched": patched} if patched else {}),
         **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),

@@ -45,6 +45,7 @@ def size_bytes(text: str) -> int:
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
     """Return the manifest of the planned image as JSON values."""
     recipe = plan.recipe
+    torch_npu = {package.version for package in plan.lock.packages if package.name == "torch-npu"}
     reasons = _not_importable(plan)
     patches = [_patch(tree.component, patch, reasons) for tree in plan.patched for patch in tree.patches]
     group_of = {package.name: group for group in plan.groups for package in group.packages}
@@ -81,8 +82,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "checks": _checks(plan),
         "shm_min_bytes": size_bytes(recipe.profile.shm_size),
         "user": _user(plan),
-        "deny": sorted(d.pattern for d in compatibility.deny if not d.wheel),
-        "exclusive": [list(names) for names in compatibility.exclusive],
+        **compatibility.facts(torch_npu),
         "may_skip": sorted(
             {
                 *recipe.profile.may_skip.get(recipe.base.kind, ()),
@@ -93,20 +93,12 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             }
         ),
         **({"several_hosts": True} if recipe.profile.several_hosts else {}),
-        "torch_npu_cann": _made_for(plan, compatibility),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
         **({"substitutes": [s.model_dump() for s in recipe.substitutes]} if recipe.substitutes else {}),
         "forced": list(plan.forced),
         "overrides": [o.model_dump() for o in recipe.profile.overrides],
         "excludes": [e.model_dump() for e in recipe.profile.excludes],
     }
-
-
-def _made_for(plan: Plan, compatibility: Compatibility) -> list[str]:
-    """Return the CANN lines that the table has for the image's torch_npu: what verify names where NNAL is too old."""
-    versions = {package.version for package in plan.lock.packages if package.name == "torch-npu"}
-    rows = [row for row in compatibility.rows if row.name == "torch-npu" and row.version in versions]
-    return sorted({row.fits["cann"] for row in rows if "cann" in row.fits})
 
 
 def manifest_text(plan: Plan, compatibility: Compatibility) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.catalog.catalog import StandIn
+    from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock
     from cannery.patches.sets import PatchSet
     from cannery.plan.grouping import Group
@@ -150,8 +151,8 @@ class Inputs:
     """What a plan is made from, beside the recipe.
 
     The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
-    stand-in's recipe, the codes of the errors that a user forced, what native builds call the chip, and the user's own
-    trees by component, and the patch sets of images/patches and of the user.
+    stand-in's recipe, the compatibility table, the codes of the errors that a user forced, what native builds call the
+    chip, and the user's own trees by component, and the patch sets of images/patches and of the user.
     """
 
     locks: Mapping[Arch, Lock]
@@ -159,6 +160,7 @@ class Inputs:
     templates: Mapping[str, str]
     build_arch: Arch
     standin: StandIn
+    table: Compatibility
     forced: tuple[str, ...] = ()
     socs: tuple[str, ...] = ()
     local: Mapping[str, LocalTree] = field(default_factory=dict)

@@ -137,7 +137,10 @@ def outcome(cell: Cell) -> Outcome:
         if failed or read.tools is None:
             return Outcome(codes=frozenset(f.code for f in failed), texts="\n".join(map(str, failed)))
         socs = catalog().chips[recipe.target.chip].socs
-        plan = make_plan(recipe, Inputs(read.locks, read.tools, DIGESTS, Arch.AMD64, catalog().standin, socs=socs))
+        plan = make_plan(
+            recipe,
+            Inputs(read.locks, read.tools, DIGESTS, Arch.AMD64, catalog().standin, catalog().compatibility, socs=socs),
+        )
     except FindingsError as error:
         return Outcome(codes=frozenset({"raised"}), texts=str(error))
     return Outcome(plan, tuple(render(plan, TEMPLATES, catalog().compatibility).items()))

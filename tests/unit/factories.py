@@ -359,6 +359,7 @@ def inputs(found: Recipe, **changes: object) -> Inputs:
         templates={"tools/common/stage.py": "templates"},
         build_arch=Arch.AMD64,
         standin=standin(),
+        table=catalog().compatibility,
     )
     return replace(mine, **changes)
 

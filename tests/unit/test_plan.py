@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from factories import catalog, components, inputs, lock, package, plan, profile, recipe
+from factories import catalog, compatibility, components, inputs, lock, package, plan, profile, recipe
 
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan, package_family
@@ -149,6 +149,22 @@ def test_hashes_of_a_lock_change_no_tag_but_its_versions_and_indexes_do(arch: Ar
     assert tag(sha256="0" * 64) == same
     assert tag(version="2.9.1+cpu") != same
     assert tag(index="default") != same
+
+
+def test_the_tag_follows_what_the_manifest_has_of_the_table_and_nothing_else_of_it() -> None:
+    found = recipe()
+    table = compatibility()
+
+    def tag(**changes: object) -> str:
+        return str(make_plan(found, inputs(found, table=table.model_copy(update=changes))).tag)
+
+    own, *others = table.rows
+    assert own.version == "2.9.0"  # that of the lock
+    same = tag()
+    assert tag(rows=(own, *others[1:]), env=(), compatible=()) == same
+    assert tag(rows=tuple(others)) != same
+    assert tag(deny=()) != same
+    assert tag(exclusive=()) != same
 
 
 def test_a_mirror_of_the_bases_registry_changes_no_tag_and_a_base_of_ones_own_does() -> None:
