@@ -49,9 +49,8 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
         target = _target(profile)
         where = f"CANN {target['cann']}, {target['chip']}, {target['os']}, Python {target['python']}"
         print(f"{name:<{width}}  {profile.summary}")
-        print(
-            f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}; {proved(context, catalog, name)}"
-        )
+        print(f"{'':<{width}}  {where}, {' '.join(target['arch'])}; base {profile.base}")
+        print(f"{'':<{width}}  proof: {proved(context, catalog, name)}")
         for other in _pythons(profile, catalog):
             words = f"OS={other['os']} " if other["os"] not in {"", profile.target.os} else ""
             print(f"{'':<{width}}  also {words}PYTHON={other['python']}")
@@ -59,7 +58,7 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
             python = catalog.standin.python
             print(f"{'':<{width}}  BASE=standin PYTHON={python} has {one.name} {one.version}: {one.reason}")
         if profile.replaced:
-            print(f"{'':<{width}}  of {profile.replaced.date}; today: {profile.replaced.by}")
+            print(f"{'':<{width}}  documented {profile.replaced.date}; replaced by {profile.replaced.by}")
     return ExitCode.DONE
 
 
