@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Recipe
 
 # Notes that a list prints before it folds the rest.
-NOTES_SHOWN = 12
+NOTES_SHOWN = 8
 
 
 def check(arguments: argparse.Namespace, context: Context) -> ExitCode:

@@ -343,17 +343,17 @@ def test_a_long_list_of_notes_is_folded_unless_all_are_wanted(small: Small, many
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "warning [w] a warning"
-    assert [line.split(" ")[1] for line in lines[1:13]] == [f"[n{number:02}]" for number in range(12)]
-    assert lines[13] == "… and 3 more notes (--all)"
-    assert len(lines) == 15
+    assert [line.split(" ")[1] for line in lines[1:9]] == [f"[n{number:02}]" for number in range(8)]
+    assert lines[9] == "… and 7 more notes (--all)"
+    assert len(lines) == 11
     assert small("check", "stack", "--all").out.count("note [") == 15
     assert len(json.loads(small("check", "stack", "--json").out)["findings"]) == 16
 
 
-def test_twelve_notes_are_not_folded(small: Small, many: Callable[[int], None]) -> None:
-    many(12)
+def test_eight_notes_are_not_folded(small: Small, many: Callable[[int], None]) -> None:
+    many(8)
     done = small("check", "stack")
-    assert done.out.count("note [") == 12
+    assert done.out.count("note [") == 8
     assert "…" not in done.out
 
 
