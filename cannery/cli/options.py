@@ -226,7 +226,14 @@ def verified(sub: ArgumentParser) -> None:
     add("--all", action="store_true", help=words)
     add("--level", action="append", choices=LEVELS, default=[], help=LEVEL_HELP)
     words = "with --level npu or train, on a host with NPUs: write what was found, and nothing that names the host"
-    add("--record", metavar="FILE", help=words)
+    add("--record", metavar="FILE", type=_file, help=words)
+
+
+def _file(text: str) -> str:
+    """Return FILE of --record. Raises `UsageError` for an empty word, which asks for no file."""
+    if not text:
+        raise UsageError("--record: an empty word names no file", hint="for example --record npu.json")
+    return text
 
 
 proof_file = _one("file", metavar="FILE", help="what verify --record wrote")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -21,9 +23,15 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan.plan import Plan
 
+LARGEST = 1_000_000
+OTHER_FILE = "name another file with --record"
+
 
 def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan) -> str:
-    """Return this host's driver version. Raises `UsageError` or `UnableError` where there is nothing to record."""
+    """Return this host's driver version.
+
+    Raises `UsageError` or `UnableError` where there is nothing to record, or its file cannot be written.
+    """
     from cannery.commands import run
     from cannery.host.io.look import read_tree
 
@@ -31,13 +39,28 @@ def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan
         what = "--record is of the image of PROFILE, at a level that needs an NPU"
         raise UsageError(what, hint="--level npu or --level train, and no --image")
     if plan.recipe.base.kind is not BaseKind.REAL:
-        raise UsageError("--record: no NPU works in an image without CANN", hint="leave out --base")
+        raise UsageError(
+            "--record: no NPU works in an image without CANN",
+            hint=f"use a real base: --base {plan.recipe.target.base_tag}",
+        )
     run.refuse_other_chip(catalog, plan.recipe)
     driver = read_tree(run.HOST_ROOT, (), None).driver.get("Version", "").lower()
     if not driver:
         what = "--record: this host has no NPU driver, or you cannot read its version"
         raise UnableError(what, hint=f"build.py doctor {plan.recipe.name}")
+    _check_writable(Path(arguments.record))
     return driver
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError("--record: this is a folder", where=str(path), hint=OTHER_FILE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise unwritable(error, path, OTHER_FILE) from error
 
 
 def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> None:
@@ -50,9 +73,9 @@ def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> No
 
 def _write(path: Path, proof: Proof) -> None:
     try:
-        write_atomic(path, proof.model_dump_json(indent=1) + "\n")
+        write_atomic(path, proof.text)
     except OSError as error:
-        raise unwritable(error, path, "name another file with --record") from error
+        raise unwritable(error, path, OTHER_FILE) from error
 
 
 def _first(error: ValidationError) -> str:
@@ -63,6 +86,10 @@ def _first(error: ValidationError) -> str:
 def read_proof(path: Path) -> Proof:
     """Return the proof of a file. Raises `UsageError` for one that cannot be read, or is none."""
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            what = "this is no proof: it is no regular file, or larger than 1 MB"
+            raise UsageError(what, where=str(path), hint="name the file that verify --record wrote")
         return Proof.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="name a file") from error
@@ -74,7 +101,7 @@ def read_proof(path: Path) -> Proof:
 def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Check a proof against the plan that its profile has here, and file it below images/proofs.
 
-    Raises `FindingsError` for a proof of another plan, or one that proves nothing.
+    Raises `FindingsError` for a proof of another plan, a forged one, or one that proves nothing.
     """
     if context.work:
         raise UsageError("proofs are filed in a checkout", hint="clone Cannery, and call its build.py there")
@@ -82,7 +109,7 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
     proof = read_proof(Path(arguments.file))
     catalog, plan, _ = planned(context, proof.profile, proof.options)
-    if faults := proof_faults(proof, plan):
+    if faults := proof_faults(proof, plan, arguments.today):
         hint = "check out the commit that the image was built from, or have it recorded again"
         raise FindingsError("\n  ".join(("this proof is not taken:", *faults)), where=arguments.file, hint=hint)
     path = _folder(context) / proof.name
@@ -97,8 +124,19 @@ def _folder(context: Context) -> Path:
 
 
 def proofs_of(context: Context, profile: str) -> list[Proof]:
-    """Return the proofs of a profile, the newest first. Raises `UsageError` for a broken file."""
-    return [read_proof(path) for path in sorted((_folder(context) / profile).glob("*.json"), reverse=True)]
+    """Return the proofs of a profile, the newest first; what is none of its proofs is reported and left out."""
+    found = []
+    for path in sorted((_folder(context) / profile).glob("*.json"), reverse=True):
+        try:
+            proof = read_proof(path)
+        except UsageError as error:
+            context.say(f"warning: {context.shown(path)} is left out: {error.what}")
+            continue
+        if proof.profile == profile:
+            found.append(proof)
+        else:
+            context.say(f"warning: {context.shown(path)} is left out: it is of {proof.profile}")
+    return found
 
 
 def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None = None) -> str:

@@ -4,6 +4,7 @@ Each field has a closed form, so that no name, address or path of a host can be 
 """
 
 import datetime as dt
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -38,7 +39,7 @@ class Proof(Closed):
     """The file."""
 
     proof: Literal[1] = 1
-    date: dt.date
+    date: dt.date = Field(ge=dt.date(2025, 1, 1))
     profile: Word
     target: dict[Literal["cann", "chip", "os", "python", "arch"], Word] = Field(min_length=len(TARGET))
     plan: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
@@ -60,8 +61,14 @@ class Proof(Closed):
 
     @property
     def name(self) -> str:
-        """The path of its file below images/proofs: the newest of a profile is the last."""
-        return f"{self.profile}/{self.date}-{self.plan}-{self.target['arch']}.json"
+        """The path of its file below images/proofs: the newest of a profile is the last, and no two share one."""
+        digest = hashlib.sha256(self.text.encode()).hexdigest()[:8]
+        return f"{self.profile}/{self.date}-{self.plan}-{self.target['arch']}-{digest}.json"
+
+    @property
+    def text(self) -> str:
+        """What is in its file."""
+        return self.model_dump_json(indent=1) + "\n"
 
 
 def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
@@ -69,15 +76,22 @@ def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
 
     `about` is its date, driver and image. Raises `ValueError` (pydantic's) for one whose form is not known.
     """
-    target = {name: getattr(plan.recipe.target, name) for name in TARGET}
     checks = [{name: check.get(name, 0) for name in ProofCheck.model_fields} for check in report["checks"]]
-    value = {"profile": plan.recipe.name, "target": target, "plan": plan.digest, "result": report["result"]}
+    value = {"profile": plan.recipe.name, "target": _target(plan), "plan": plan.digest, "result": report["result"]}
     return Proof.model_validate({**value, **about, "checks": checks})
 
 
-def proof_faults(proof: Proof, plan: "Plan") -> tuple[str, ...]:
+def _target(plan: "Plan") -> dict[str, str]:
+    return {name: str(getattr(plan.recipe.target, name)) for name in TARGET}
+
+
+def proof_faults(proof: Proof, plan: "Plan", today: str) -> tuple[str, ...]:
     """Return why `proof` does not prove the image of `plan`, which its profile and target have here."""
     found = []
+    if proof.date > dt.date.fromisoformat(today) + dt.timedelta(days=1):  # the clocks of two hosts differ
+        found.append(f"its date, {proof.date}, is after today, {today}")
+    if proof.target != _target(plan):
+        found.append(f"its target is not written as verify writes it: {_target(plan)}")
     if proof.plan != plan.digest:
         found.append(f"it is of plan {proof.plan}, and {plan.recipe.name} for {plan.recipe.target} has {plan.digest}")
     if plan.recipe.base.kind is not BaseKind.REAL:

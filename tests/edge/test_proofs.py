@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 IMAGE = f"sha256:{'ab' * 32}"
+TARGET = {"cann": "8.5.0", "chip": "910b", "os": "ubuntu22.04", "python": "3.11", "arch": "arm64"}
 CHECKS: list[dict[str, Any]] = [
     {"id": "npu.nodes", "level": "npu", "status": "passed", "message": "/dev/davinci0", "details": ["/home/alice"]},
     {"id": "npu.tensor", "level": "npu", "status": "passed", "message": f"on {socket.gethostname()}", "seconds": 1.5},
@@ -96,8 +98,8 @@ def test_a_proof_through_the_whole_path(host: NpuHost, small: Small) -> None:
         assert word not in json.dumps(value)
 
     done = small("proofs", "add", str(host.file))
-    path = small.root / f"images/proofs/stack/{TODAY}-{value['plan']}-arm64.json"
     assert done.code == ExitCode.DONE
+    (path,) = (small.root / "images/proofs/stack").glob(f"{TODAY}-{value['plan']}-arm64-????????.json")
     assert json.loads(path.read_text()) == value
     words = f"real NPU, {TODAY}, 910b, driver 25.0.rc1.1"
     assert words in small("list").out
@@ -125,6 +127,14 @@ def test_a_proof_through_the_whole_path(host: NpuHost, small: Small) -> None:
         ({"profile": "../../etc"}, ExitCode.USAGE),
         ({"plan": "../.."}, ExitCode.USAGE),
         ({"date": "today"}, ExitCode.USAGE),
+        ({"date": "2026-08-03"}, ExitCode.FINDINGS),
+        ({"date": "9999-12-31"}, ExitCode.FINDINGS),
+        ({"date": 0}, ExitCode.USAGE),
+        ({"date": "0"}, ExitCode.USAGE),
+        ({"date": "0001-01-01"}, ExitCode.USAGE),
+        ({"date": "2024-12-31"}, ExitCode.USAGE),
+        ({"target": {**TARGET, "arch": "aarch64"}}, ExitCode.FINDINGS),
+        ({"target": {**TARGET, "chip": "a2"}}, ExitCode.FINDINGS),
         ({"driver": "25.0 on host7"}, ExitCode.USAGE),
         ({"host": "node7"}, ExitCode.USAGE),
         ({"checks": []}, ExitCode.USAGE),
@@ -149,6 +159,38 @@ def test_a_file_that_is_no_proof(small: Small, tmp_path: Path, text: str) -> Non
     assert small("proofs", "add", str(tmp_path / "none")).code == ExitCode.USAGE
 
 
+def test_a_file_that_never_ends_or_is_too_large(small: Small, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_text(" " * 1_000_001)
+    for path in ("/dev/zero", tmp_path / "pipe", tmp_path / "large"):
+        assert small("proofs", "add", str(path)).code == ExitCode.USAGE
+
+
+def test_a_second_proof_of_a_day_is_filed_beside_the_first(host: NpuHost, small: Small) -> None:
+    assert host.record() == ExitCode.DONE
+    host.value(target=TARGET, date="2026-08-02")  # a day of another host's clock
+    for driver in ("25.2.0", "99.9.9", "99.9.9"):
+        host.value(driver=driver)
+        assert small("proofs", "add", str(host.file)).code == ExitCode.DONE
+    found = [read_proof(path).driver for path in (small.root / "images/proofs/stack").iterdir()]
+    assert sorted(found) == ["25.2.0", "99.9.9"]
+
+
+def test_what_is_no_proof_of_the_profile_is_left_out(host: NpuHost, small: Small) -> None:
+    assert host.record() == ExitCode.DONE
+    assert small("proofs", "add", str(host.file)).code == ExitCode.DONE
+    words = small("show", "stack").out
+    folder = small.root / "images/proofs/stack"
+    (folder / "2026-07-01-broken.json").write_text("{")
+    host.value(profile="other")
+    host.file.rename(folder / "2026-08-01-other.json")
+    for command in (("list",), ("show", "stack")):
+        done = small(*command)
+        assert done.code == ExitCode.DONE
+        assert done.err.count("is left out") == 2
+    assert done.out == words
+
+
 def test_a_drivers_version_may_be_in_capitals(host: NpuHost, tmp_path: Path) -> None:
     Tree(tmp_path / "host").driver("23.0.RC2.1")
     assert host.record() == ExitCode.DONE
@@ -159,12 +201,19 @@ def test_a_failure_is_recorded_and_keeps_its_exit_code(host: NpuHost) -> None:
     host.result, host.checks[1]["status"] = "failed", "failed"
     assert host.record("--level", "npu", "--level", "train") == ExitCode.VERIFY_FAILED
     assert host.value()["result"] == "failed"
+    assert "issue form" not in host.small.capture.readouterr().err
 
 
 def test_nothing_is_recorded_where_no_npu_is_asked_for(host: NpuHost, small: Small) -> None:
     for words in (("--level", "static"), ("--all",), ("--level", "npu", "--image", "other:1")):
         assert host.record(*words) == ExitCode.USAGE
-    assert host.record("--level", "npu", "--base", "standin") == ExitCode.USAGE
+    for words in (
+        ("verify", "stack", "--record", "", "--level", "npu"),
+        ("verify", "--against", "a:1", "--record", ""),
+    ):
+        assert small(*words).code == ExitCode.USAGE
+    done = small("verify", "stack", "--level", "npu", "--base", "standin", "--record", str(host.file))
+    assert (done.code, "use a real base: --base 8.5.0-910b-ubuntu22.04-py3.11" in done.err) == (ExitCode.USAGE, True)
     assert small("verify", "--against", "a:1", "--record", "x").code == ExitCode.USAGE
     assert host.asked == []
     assert not host.file.exists()
@@ -179,8 +228,11 @@ def test_a_host_without_the_images_npu_is_refused_first(host: NpuHost, monkeypat
 
 def test_a_file_that_cannot_be_written(host: NpuHost, tmp_path: Path) -> None:
     host.file = tmp_path / "none/npu.json"
-    host.file.parent.write_text("") if not host.file.parent.exists() else None
+    host.file.parent.write_text("")
     assert host.record() == ExitCode.UNABLE
+    host.file = tmp_path
+    assert host.record() == ExitCode.USAGE
+    assert host.asked == []
 
 
 def test_the_issue_form_is_githubs_and_asks_for_the_file() -> None:
