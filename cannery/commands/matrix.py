@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from cannery.commands.arguments import options_of
+from cannery.commands.arguments import PARSERS, options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.recipe.select import select
 
@@ -32,9 +32,9 @@ class Outcome:
 def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     """Return the arguments of each image that is asked for. --chip and --arch take several, with commas between them.
 
-    Raises `UsageError` for an option that only one image can have, and for a list with an empty word.
+    Raises `UsageError` for an option that only one image can have, and for a list with an empty or unknown word.
     """
-    chips, arches = _given(arguments.chip), _given(arguments.arch)
+    chips, arches = _given(arguments, "chip"), _given(arguments, "arch")
     cells = []
     for profile, chip, arch in product(dict.fromkeys(arguments.profile), chips, arches):
         cell = copy.copy(arguments)
@@ -50,11 +50,14 @@ def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     return cells
 
 
-def _given(text: str | None) -> list[str | None]:
+def _given(arguments: argparse.Namespace, name: str) -> list[str | None]:
+    """Return the words of an option as targets have them: two names of one chip are one image."""
+    text = getattr(arguments, name)
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(words):
-        raise UsageError(f"{text!r} has an empty word between its commas")
-    return list(dict.fromkeys(words)) or [None]
+        what = f"--{name}: {text!r} has an empty word beside a comma"
+        raise UsageError(what, hint="write a word, or remove the comma")
+    return list(dict.fromkeys(str(PARSERS[name](word)) for word in words)) or [None]
 
 
 def make_all(

@@ -67,6 +67,11 @@ def test_what_is_named_twice_is_made_once_and_a_part_leaves_no_stamp() -> None:
     assert [cell.begun for cell in cells] == [{}, {}]
 
 
+def test_two_names_of_one_chip_or_architecture_are_one_image() -> None:
+    arguments = parse(["image", "a", "--chip", "910b,A2", "--arch", "amd64,x86_64"])
+    assert names(cells_of(arguments)) == [("a", "910b", "amd64")]
+
+
 def test_a_layout_is_of_one_image() -> None:
     with pytest.raises(UsageError, match="for one image"):
         cells_of(parse(["image", "a", "b", "--output", "oci:there"]))
@@ -123,8 +128,9 @@ def test_a_profile_that_nobody_knows_ends_the_run_before_the_first_image() -> No
 
 @pytest.mark.parametrize("text", [",", "910b,", ",a3", "910b,,a3"])
 def test_an_empty_word_is_no_chip(text: str) -> None:
-    with pytest.raises(UsageError, match="empty word"):
+    with pytest.raises(UsageError, match=r"--chip: .* empty word") as caught:
         cells_of(parse(["image", "a", "--chip", text]))
+    assert caught.value.hint
 
 
 def test_blanks_are_no_part_of_a_chip() -> None:
