@@ -216,7 +216,9 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
 
 
 def _is_of_this_host(arguments: argparse.Namespace) -> bool:
-    """Whether a run is of an image of this host: what is printed for a cluster names the registry of the settings."""
+    """Whether no registry is looked at: what `run` prints for a cluster names that of the settings."""
+    if arguments.command == "search":
+        return arguments.index is not None  # only a registry that is given too is one too many
     return arguments.command in {"run", "shell"} and arguments.format in {None, "docker", "compose"}
 
 

@@ -77,8 +77,14 @@ def _sizes(one: Indexed) -> str:
 
 def search(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print the images that hold every requirement, of an index or of a registry. Raises `UsageError`."""
+    if arguments.index and arguments.registry:
+        raise UsageError("--index and --registry are two places to look in", hint="leave one of them out")
     try:
         wanted = [Requirement(text) for text in arguments.requirements]
+        for each in wanted:
+            if each.url or each.extras or each.marker:
+                what = f"{str(each)!r}: an index has names and versions, and no URLs, extras or markers"
+                raise UsageError(what, hint="for example 'vllm>=0.20', in quotes")
         target = {name: str(parse(text)) for name, parse in PARSERS.items() if (text := getattr(arguments, name))}
         if arguments.index:
             images = INDEX.validate_json(Path(arguments.index).read_bytes())

@@ -217,6 +217,11 @@ def test_wrong_use(build: Any, registry: StoringRegistry, tmp_path: Path) -> Non
     assert build("index", "../..", *place)[0] == ExitCode.USAGE
     assert build("search", ">=1", *place)[0] == ExitCode.USAGE
     assert build("search", "torch", "--chip", "x", *place)[0] == ExitCode.USAGE
+    for text in ("torch @ https://a.example/x.whl", "torch[x]", "torch; python_version > '3'"):
+        assert build("search", text, *place)[0] == ExitCode.USAGE
+    (tmp_path / "i.json").write_text("[]")
+    assert build("search", "torch", "--index", str(tmp_path / "i.json"))[0] == ExitCode.DONE
+    assert build("search", "torch", "--index", str(tmp_path / "i.json"), *place)[0] == ExitCode.USAGE
     for text in ("", "{", "[1]", "{}", '[{"reference": 1}]'):
         (tmp_path / "i.json").write_text(text)
         assert build("search", "torch", "--index", str(tmp_path / "i.json"))[0] == ExitCode.USAGE
