@@ -97,8 +97,10 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
         from cannery.store.io.archive import check_layout
 
         check_layout(Path(folder))
-    if (arguments.attach or arguments.sign is not None) and not arguments.push:
-        raise UsageError("--attach and --sign are of --push", hint="add --push, or leave them out")
+    if (arguments.attach or arguments.proof or arguments.sign is not None) and not arguments.push:
+        raise UsageError(
+            "--attach, --sign, --unverified and --partial are of --push", hint="add --push, or leave them out"
+        )
     if arguments.push:
         from cannery.commands.registry import Push
         from cannery.ship.published import parse_registry

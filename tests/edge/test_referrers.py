@@ -255,11 +255,16 @@ def test_words_that_cannot_be(
         (("push", "quickstart", *to, "--sign", ""), "names no key"),
         (("push", "quickstart", *to, "--sign", "'"), "names no key"),
         (("image", "quickstart", "--attach"), "--push"),
+        (("image", "quickstart", "--unverified"), "--push"),
+        (("image", "quickstart", "--partial"), "--push"),
         (("sbom", "quickstart", "--format", "provenance"), "push --attach"),
     ):
         assert run(*words) == ExitCode.USAGE
         assert part in capsys.readouterr().err
     monkeypatch.setenv("PATH", path)
+    for word in ("/x", "a//b:c"):
+        assert run("sbom", word) == ExitCode.USAGE
+        assert f"IMAGE: '{word}' is no" in capsys.readouterr().err
     assert run("push", "quickstart", *to) == 0
     reference = capsys.readouterr().out.split()[1]
     assert run("sbom", reference) == ExitCode.USAGE
@@ -290,7 +295,11 @@ def test_cosign_signs_digests_and_attests_what_is_attached(
     fake_cosign(pushed, monkeypatch, status=3)
     capsys.readouterr()
     assert run("push", "quickstart", *to, "--sign", "keyless") == ExitCode.NETWORK
-    assert "status 3" in capsys.readouterr().err
+    assert "status 3; the image is pushed, and not signed" in capsys.readouterr().err
+    program = pushed / "bin/cosign"
+    program.write_text('#!/bin/sh\n[ "$1" = sign ]\n')
+    assert run("push", "quickstart", *to, "--attach", "--sign", "keyless") == ExitCode.NETWORK
+    assert "cosign attest ended with status 1; the image is pushed and signed" in capsys.readouterr().err
 
 
 def test_an_image_of_an_index_has_documents_of_its_own(

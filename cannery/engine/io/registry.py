@@ -168,7 +168,7 @@ class Repository:
     """
 
     def __init__(self, text: str, access: Access, sources: Sequence[str] = ()) -> None:
-        self.reference = parse_reference(text)
+        self.reference = parse_reference(text, "IMAGE")
         self._access, self._sources = access, sources
         self._end = time.monotonic() + access.limits.total
         self._session = RegistrySession(access.pip, self.reference.registry)
