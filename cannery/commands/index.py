@@ -39,8 +39,9 @@ def index(arguments: argparse.Namespace, context: Context) -> ExitCode:
         print(text, end="")
         return ExitCode.DONE
     folder = arguments.output or str(context.shown(context.out / "index"))
+    page = page_html(_page(registry, images, arguments.today), __version__)
     write_output(text, f"{folder}/index.json")
-    write_output(page_html(_page(registry, images, arguments.today), __version__), f"{folder}/index.html")
+    write_output(page, f"{folder}/index.html")
     return ExitCode.DONE
 
 

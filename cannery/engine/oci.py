@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from cannery.util.image_reference import DIGEST
 
@@ -148,8 +148,8 @@ def read_layers(body: bytes) -> tuple[tuple[str, int], ...]:
     """Return digest and bytes of the layers that a manifest names, lowest first. Raises `MalformedError`."""
     layers = _table(body, "manifest").get("layers")
     found = [one if isinstance(one, dict) else {} for one in (layers if isinstance(layers, list) else ())]
-    if not all(isinstance(one.get("size"), int) for one in found):
-        raise MalformedError("a layer of its manifest has no size")
+    if not all(_is_size(one.get("size")) for one in found):
+        raise MalformedError("a layer of its manifest has no size, or one that cannot be")
     return tuple((_digest(one.get("digest"), "a layer of the manifest"), one["size"]) for one in found)
 
 
@@ -194,8 +194,13 @@ def read_tags(body: bytes) -> tuple[str, ...]:
 def _size(layers: object) -> int:
     """Return the bytes of all layers, 0 where one has no size."""
     sizes = [one.get("size") if isinstance(one, dict) else None for one in (layers if isinstance(layers, list) else ())]
-    numbers = [size for size in sizes if isinstance(size, int) and size >= 0]
+    numbers = [size for size in sizes if _is_size(size)]
     return sum(numbers) if len(numbers) == len(sizes) else 0
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    """Whether a value is what the specification has as the size of a blob (an int64, "Content Descriptors")."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def _table(body: bytes, what: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.report.bill import Origin
-from cannery.report.page import PROOF, Page
+from cannery.report.page import PROOF, Page, page_markdown
 from cannery.report.tables import Table
 from cannery.ship.referrers import Kind
 
@@ -33,15 +33,17 @@ def attached_page(
 
     Raises `ValueError` for documents that are not such as Cannery attaches.
     """
-    values = {one.kind: json.loads(one.text) for one in documents}
     try:
+        values = {one.kind: json.loads(one.text) for one in documents}
         bill, proof = values.get(Kind.CYCLONEDX, {}), values.get(Kind.PROVENANCE, {})
         facts = (("digest", digest), *_facts(bill, proof, digest))
         listed = Table("Attached", ("type", "digest"), tuple((_kind(one), str(one["digest"])) for one in referrers))
         tables = (listed, *_parts(bill), _used(proof))
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
+        page = Page(name, facts, tuple(table for table in tables if table.rows), (), None)
+        page_markdown(page).encode()  # fails for what is no text, or half of a UTF-16 pair, which no file takes
+    except (AttributeError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise ValueError(f"a field is missing or of a wrong type: {error}") from error
-    return Page(name, facts, tuple(table for table in tables if table.rows), (), None)
+    return page
 
 
 def _kind(referrer: Mapping[str, Any]) -> str:

@@ -84,9 +84,11 @@ def index_of(referrers: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def read_index(body: bytes) -> list[dict[str, Any]]:
-    """Return the descriptors of a list of referrers. Raises `MalformedError`."""
+    """Return the descriptors of a list of referrers that have a digest and no odd type. Raises `MalformedError`."""
     try:
         found = json.loads(body)["manifests"]
-        return [one for one in found if isinstance(one["digest"], str)]
+        return [
+            one for one in found if isinstance(one["digest"], str) and isinstance(one.get("artifactType"), str | None)
+        ]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedError("its list of referrers is no index") from error

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import tarfile
 import time
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +20,12 @@ from stub_registry import sha
 from cannery.cli import main as cli
 from cannery.commands import index as module
 from cannery.context import read_context
+from cannery.engine.oci import MalformedError
 from cannery.errors import ExitCode
 from cannery.pipeline import planned
 from cannery.plan.manifest import manifest_text
 from cannery.recipe.recipe import Options
+from cannery.ship.io.index import MAX_TAR, contents_in
 from cannery.verify.proof import STANDIN_ONLY, Proof
 
 if TYPE_CHECKING:
@@ -194,7 +199,96 @@ def test_what_is_no_image_of_ours_is_left_out_by_name(build: Any, registry: Stor
     code, out, err = build("index", "quickstart", "--registry", f"{registry.host}/team", "--json")
     assert code == ExitCode.DONE
     assert len(json.loads(out)) == 2
-    assert err.count("is left out") == 6
+    assert err.count("is left out") == 5
+    assert err.count("1 tags of other kinds left out") == 1
+
+
+def test_tags_that_are_no_full_ones(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401
+    full = f"8.5.0-910b-ubuntu22.04-py3.11-{'1' * 12}"
+    own = [f"{full}-unverified", f"{full}-partial", f"{full}-standin-unverified-arm64", f"{full}-amd64"]
+    own += [f"sha256-{'1' * 64}{end}" for end in ("", ".sig", ".att")]
+    publish(registry, "team/quickstart", own, b"x")
+    words = ("index", "quickstart", "--registry", f"{registry.host}/team", "--json")
+    assert build(*words)[2] == ""
+    publish(registry, "team/quickstart", [f"build-{number}" for number in range(300)], b"x")
+    code, out, err = build(*words)
+    assert (code, len(json.loads(out)), len(err.splitlines())) == (ExitCode.DONE, 2, 1)
+    assert "300 tags of other kinds" in err
+
+
+def odd_layer(kind: str, size: int = 0) -> bytes:
+    """A tar with one member at the manifest's place, of a kind and size as its header has them."""
+    about = tarfile.TarInfo("opt/cannery/manifest.json")
+    about.type, about.linkname, about.size = kind.encode(), "manifest.json", size
+    return about.tobuf(tarfile.GNU_FORMAT) + bytes(10240)
+
+
+DEEP = last_layer("[" * 200_000)
+ODD = {
+    "xz": lzma.compress(gzip.decompress(DEEP))[:-9],
+    "deflate": DEEP[:10] + b"\xff" * 100,
+    "cut": DEEP[:-20],
+    "deep": DEEP,
+    "a link to itself": odd_layer("2"),
+    "a size below nothing": odd_layer("0", -1024),
+    "half a pair": last_layer(
+        r'{"wheels": [{"name": "\ud800", "version": "\ud800"}], "sources": [], "base": {"kind": "x"}}'
+    ),
+    "a number": last_layer('{"wheels": [{"name": "x", "version": 1}], "sources": [], "base": {"kind": "real"}}'),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_one_odd_image_is_a_note(build: Any, registry: StoringRegistry, name: str) -> None:  # noqa: ANN401
+    publish(registry, "team/quickstart", [f"8.5.0-910b-ubuntu22.04-py3.11-{'1' * 12}"], ODD[name])
+    code, out, err = build("index", "quickstart", "--registry", f"{registry.host}/team", "--json")
+    assert (code, len(json.loads(out))) == (ExitCode.DONE, 2)
+    assert (err.count("is left out"), len(err.splitlines())) == (1, 1)
+
+
+def test_a_layer_that_unpacks_to_gigabytes() -> None:
+    squeeze = zlib.compressobj(9, wbits=31)
+    bomb = b"".join(squeeze.compress(bytes(1 << 20)) for _ in range(512)) + squeeze.flush()
+    sparse = tarfile.TarInfo("opt/cannery/manifest.json")
+    sparse.pax_headers = {"GNU.sparse.size": str(1 << 29), "GNU.sparse.map": "0,0"}
+    for layer in (bomb, sparse.tobuf(tarfile.PAX_FORMAT) + bytes(1024)):
+        tracemalloc.start()
+        with pytest.raises(MalformedError, match="last layer"):
+            contents_in(layer)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 5 * MAX_TAR
+
+
+@pytest.mark.parametrize("size", [10**400, 2**63, -5, True])
+def test_sizes_that_cannot_be(build: Any, registry: StoringRegistry, tmp_path: Path, size: int) -> None:  # noqa: ANN401
+    place = ("--registry", f"{registry.host}/team")
+    tag = f"8.5.0-910b-ubuntu22.04-py3.11-{'1' * 12}"
+    value = json.loads(publish(registry, "team/quickstart", [tag], last_layer("{}")))
+    value["layers"][0]["size"] = size
+    registry.manifests["team/quickstart", tag] = (OCI, json.dumps(value).encode())
+    code, out, err = build("index", "quickstart", *place, "--json")
+    assert (code, len(json.loads(out)), err.count("is left out")) == (ExitCode.DONE, 2, 1)
+    value = json.loads(out)
+    value[0]["sizes"]["arm64"] = size
+    (tmp_path / "i.json").write_text(json.dumps(value))
+    assert build("search", "torch", "--index", str(tmp_path / "i.json"))[0] == ExitCode.USAGE
+
+
+def test_a_link_to_the_next_page_that_is_no_url(
+    build: Any,  # noqa: ANN401
+    registry: StoringRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = StoringRegistry._send
+
+    def linked(self: Any, request: Any, status: int, headers: Any = None, data: bytes = b"") -> None:  # noqa: ANN401
+        send(self, request, status, {**(headers or {}), "Link": '<http://[::1>; rel="next"'}, data)
+
+    monkeypatch.setattr(StoringRegistry, "_send", linked)
+    code, _, err = build("index", "quickstart", "--registry", f"{registry.host}/team")
+    assert code == ExitCode.NETWORK
+    assert "no URL" in err
 
 
 def test_two_architectures_are_one_image(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401

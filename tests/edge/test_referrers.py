@@ -112,6 +112,17 @@ def test_in_any_other_they_are_listed_under_a_tag(registry: StoringRegistry, ima
     assert registry.manifests[tag] == (media, body)
     assert registry.count("POST", "") == 0
     assert read_attached(name(registry), ACCESS, "arm64", [Kind.CYCLONEDX])[1] == [DOCUMENTS[0]]
+    odd = [{"digest": "sha256:" + "8" * 64, "artifactType": kind} for kind in ([], {}, 1)]
+    value = json.dumps({"manifests": [*odd, {"digest": other["digest"]}, *listed["manifests"]]})
+    registry.manifests[tag] = (index, value.encode())
+    found, documents = read_attached(name(registry), ACCESS, "arm64", [Kind.CYCLONEDX])
+    assert (len(found.referrers), documents) == (4, [DOCUMENTS[0]])
+    bare = json.dumps({"schemaVersion": 2, "layers": []}).encode()
+    registry.manifests["team/demo", sha(bare)] = (index, bare)
+    value = json.dumps({"manifests": [{"digest": sha(bare), "artifactType": Kind.CYCLONEDX}]})
+    registry.manifests[tag] = (index, value.encode())
+    with pytest.raises(NetworkError, match="has no layers"):
+        read_attached(name(registry), ACCESS, "arm64", [Kind.CYCLONEDX])
     registry.manifests[tag] = (index, b"[]")
     with pytest.raises(NetworkError, match="list of referrers"):
         read_attached(name(registry), ACCESS, "arm64", [Kind.CYCLONEDX])
@@ -148,8 +159,10 @@ def test_the_page_of_documents_of_others() -> None:
     }
     rows = page(Document(Kind.CYCLONEDX, json.dumps(syft))).tables[1].rows
     assert rows == (("y", "MIT"),)
-    for text in ('{"metadata": 1}', '{"metadata": {"component": {}}}', "no JSON", "[]"):
-        with pytest.raises(ValueError, match=r"field|Expecting"):
+    half = json.dumps({"metadata": {"component": {"name": "x"}}, "components": [{"name": "\ud800x"}]})
+    deep = "[" * 100_000
+    for text in ('{"metadata": 1}', '{"metadata": {"component": {}}}', "no JSON", "[]", deep, half):
+        with pytest.raises(ValueError, match=r"field|Expecting|surrogates"):
             page(Document(Kind.CYCLONEDX, text))
     other = {"subject": [{"digest": {"sha256": "2" * 64}}], "predicate": PREDICATE}
     assert dict(page(Document(Kind.PROVENANCE, json.dumps(other))).facts)["provenance"] == "of ANOTHER image"

@@ -12,6 +12,7 @@ from cannery.engine.oci import (
     Manifest,
     image_config,
     read_config,
+    read_layers,
     read_manifest,
     read_published,
 )
@@ -39,6 +40,13 @@ def test_a_manifest_is_as_large_as_its_layers_where_all_have_a_size() -> None:
     config = {"digest": ONE, "size": 9}
     for layers, size in (([{"size": 5}, {"size": 7}], 12), ([{"size": 5}, {}], 0), ([5], 0), (None, 0), ({}, 0)):
         assert read_manifest(json.dumps({"config": config, "layers": layers}).encode()) == Manifest(ONE, size)
+    for odd in (10**400, 2**63, -5, True, 1.5):
+        text = json.dumps({"config": config, "layers": [{"digest": ONE, "size": odd}]}).encode()
+        assert read_manifest(text) == Manifest(ONE, 0)
+        with pytest.raises(MalformedError, match="no size"):
+            read_layers(text)
+    largest = {"layers": [{"digest": ONE, "size": 2**63 - 1}, {"digest": TWO, "size": 0}]}
+    assert read_layers(json.dumps(largest).encode()) == ((ONE, 2**63 - 1), (TWO, 0))
 
 
 @pytest.mark.parametrize("value", [{"os": "linux"}, {"architecture": 1}, {"architecture": ""}])

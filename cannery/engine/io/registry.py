@@ -227,10 +227,9 @@ class Repository:
         for _ in range(most):
             reply = self.call("GET", url, {"Accept": accept})
             yield reply
-            links = parse_header_links(reply.headers.get("Link", ""))
-            url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
-            if not url or urlsplit(url).netloc != urlsplit(reply.url).netloc:
-                break  # credentials stay with the host that they are for
+            url = _next_page(reply)
+            if not url:
+                break
 
     def put_manifest(self, tag: str, media_type: str, body: bytes) -> None:
         """Put an index or a manifest under `tag`; what it names must be in the repository."""
@@ -366,6 +365,16 @@ class Repository:
             if code and state is State.OTHER
             else _refused(state, detail, who)
         )
+
+
+def _next_page(reply: Reply) -> str:
+    """Return the URL of the next page of a list, "" without one on this host: credentials stay with theirs."""
+    links = parse_header_links(reply.headers.get("Link", ""))
+    try:
+        url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
+        return url if urlsplit(url).netloc == urlsplit(reply.url).netloc else ""
+    except ValueError as error:
+        raise MalformedError("its link to the next page of a list is no URL") from error
 
 
 def _refused(state: State, detail: str, who: str = "") -> RefusedError:

@@ -1,25 +1,40 @@
 """An index of the images that a registry has: from tags, manifests, and the last layer of each, which is small."""
 
+import gzip
 import io
 import json
+import re
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Annotated
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from cannery.catalog.component import Closed
 from cannery.engine.io.registry import Access, Limits, Repository
 from cannery.engine.oci import AbsentError, MalformedError, RefusedError, read_layers
-from cannery.errors import NetworkError, UsageError
+from cannery.errors import NetworkError
 from cannery.plan.manifest import MANIFEST_PATH
-from cannery.plan.tags import parse_tag
+from cannery.plan.tags import TAG, parse_tag
+from cannery.store.io.packed import GZIP, check_size
 
 # Seconds for all requests to one repository.
 LIMITS = Limits(connect=3.0, read=15.0, total=600.0)
 TARGET = ("cann", "chip", "os", "python")
+# The most that a last layer unpacks to: a hostile one of 4 MiB may have gigabytes.
+MAX_TAR = 16 << 20
+# Cannery's tags, with those of `push --unverified` and of one architecture, and what is attached to a digest.
+OWN = re.compile(rf"{TAG.pattern}(-unverified|-partial)?(-amd64|-arm64)?|sha256-[0-9a-f]{{64}}(\.[a-z]+)?", re.ASCII)
+# What reading the tar, its gzip or the JSON of another tool may end in.
+ODD = (
+    *(tarfile.TarError, zlib.error, EOFError, OSError),
+    *(LookupError, ValueError, TypeError, AttributeError, RecursionError),
+)
 
 
 class Indexed(Closed):
@@ -34,7 +49,7 @@ class Indexed(Closed):
     base: str
     verify: str = ""
     target: dict[str, str]
-    sizes: dict[str, int]
+    sizes: dict[str, Annotated[int, Field(strict=True, ge=0, lt=2**63)]]
     packages: dict[str, str]
 
     def has(self, wanted: Sequence[Requirement], target: Mapping[str, str]) -> bool:
@@ -60,11 +75,16 @@ def read_registry(
     for name in (f"{registry}/{profile}" for profile in profiles):
         try:
             with Repository(f"{name}:index", access) as repository:
-                for tag in repository.tags():
+                tags = repository.tags()
+                if others := sum(not OWN.fullmatch(tag) for tag in tags):
+                    say(f"note: {name}: {others} tags of other kinds left out")
+                for tag in filter(TAG.fullmatch, tags):
                     try:
                         yield from _read(repository, name, tag)
-                    except (MalformedError, AbsentError, UsageError, ValidationError) as error:
+                    except (MalformedError, AbsentError) as error:
                         say(f"note: {name}:{tag} is left out: {error}")
+                    except (ValidationError, PydanticSerializationError):
+                        say(f"note: {name}:{tag} is left out: its manifest has a value that cannot be")
         except AbsentError:
             continue
         except RefusedError as error:
@@ -73,23 +93,25 @@ def read_registry(
 
 
 def _read(repository: Repository, name: str, tag: str) -> Iterator[Indexed]:
-    found = parse_tag(tag)
-    if not found.plan:  # a moving tag: the full one of its image is there too
+    parsed = parse_tag(tag)
+    if not parsed.plan:  # a moving tag: the full one of its image is there too
         return
     there = repository.published(tag)
     layers = {one.arch: read_layers(repository.manifest_text(one.manifest)) for one in there.entries}
     if not layers or not all(layers.values()):
         raise MalformedError("it has no layers")
     base, packages = contents_in(repository.config_text(next(iter(layers.values()))[-1][0]))
-    yield Indexed(
+    found = Indexed(
         reference=f"{name}:{tag}",
         digest=there.digest,
-        plan=found.plan,
+        plan=parsed.plan,
         base=base,
-        target={key: value for key, value in asdict(found).items() if key in TARGET},
+        target={key: value for key, value in asdict(parsed).items() if key in TARGET},
         sizes={arch: sum(size for _, size in listed) for arch, listed in layers.items()},
         packages=packages,
     )
+    found.model_dump_json()  # fails for half of a UTF-16 pair, which no file takes
+    yield found
 
 
 def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
@@ -98,11 +120,23 @@ def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
     A source without a version has its commit. Raises `MalformedError` for the layer of another image.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(layer), mode="r:*") as tar:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(layer)), mode="r:") as tar:
+            for member in tar:
+                check_size(member)
             file = tar.extractfile(MANIFEST_PATH.lstrip("/"))
-            value = json.loads(file.read() if file else b"")
+            value = json.loads(file.read(MAX_TAR) if file else b"")  # a sparse file is larger than its tar
         found = {canonicalize_name(one["name"]): one["version"] for one in value["wheels"]}
         found |= {canonicalize_name(one["name"]): one["version"] or one["commit"] or "" for one in value["sources"]}
         return value["base"]["kind"], dict(sorted(found.items()))
-    except (tarfile.TarError, LookupError, ValueError, EOFError, OSError, TypeError, AttributeError) as error:
+    except ODD as error:
         raise MalformedError(f"its last layer has no manifest of Cannery's ({type(error).__name__})") from error
+
+
+def _unpacked(layer: bytes) -> bytes:
+    if not layer.startswith(GZIP):
+        return layer
+    with gzip.open(io.BytesIO(layer)) as stream:
+        found = stream.read(MAX_TAR + 1)
+    if len(found) > MAX_TAR:
+        raise MalformedError(f"its last layer unpacks to more than {MAX_TAR >> 20} MiB")
+    return found

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.engine.io.blobs import BULK, put_blob
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import AbsentError, DeniedError, OtherArchError, PassingError, RefusedError, read_layers
+from cannery.engine.oci import (
+    AbsentError,
+    DeniedError,
+    MalformedError,
+    OtherArchError,
+    PassingError,
+    RefusedError,
+    read_layers,
+)
 from cannery.errors import NetworkError
 from cannery.ship.io.registry import denied
 from cannery.ship.published import INDEX_TYPE
@@ -105,8 +113,10 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
 
 
 def _document(repository: Repository, kind: Kind, digest: str) -> Document:
-    (blob, _), *_ = read_layers(repository.manifest_text(digest)) or (("", 0),)
-    return Document(kind, repository.config_text(blob).decode(errors="replace"))
+    layers = read_layers(repository.manifest_text(digest))
+    if not layers:
+        raise MalformedError(f"the manifest of an attached document has no layers ({digest})")
+    return Document(kind, repository.config_text(layers[0][0]).decode(errors="replace"))
 
 
 @contextmanager

@@ -64,8 +64,8 @@ def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check_size(member: tarfile.TarInfo) -> None:
-    """Raise `tarfile.ReadError` for a file of a tar larger than any disk: who reads on would never come to its end."""
-    if member.size > MOST_BYTES:
+    """Raise `tarfile.ReadError` for a file of a tar larger than any disk, or below nothing: it would have no end."""
+    if not 0 <= member.size <= MOST_BYTES:
         raise tarfile.ReadError(f"{member.name[:100]!r} claims to have {member.size:.0e} bytes")
 
 
