@@ -70,7 +70,7 @@ def _cleaned(
         for part in gone if kinds else ():
             part.remove()
     if not {"trials", "images"}.isdisjoint(kinds):
-        Store(context.cache / "images").prune()
+        Store(context.cache / "images").prune(spared=0.0)  # no other run uses it now
     return rows
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from cannery.util.image_reference import parse_reference
+from cannery.util.image_reference import DIGEST, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +85,20 @@ def attributes(image_id: str, config: Mapping[str, Any], names: Iterable[str], s
         "RootFS": {"Type": "layers", "Layers": list(diff_ids(config))},
         "Size": size,
     }
+
+
+def parse_config(text: bytes) -> dict[str, Any]:
+    """Return an image's configuration as JSON values. Raises `ValueError` for one that no image can have."""
+    try:
+        value = json.loads(text)
+        settings = value.get("config") or {}
+        labels = settings.get("Labels") or {}
+        is_whole = all(DIGEST.fullmatch(one) for one in diff_ids(value)) and {*map(type, labels.values())} <= {str}
+    except (AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(f"no configuration of an image: {error}") from error
+    if not is_whole:
+        raise ValueError("the image configuration names no layers, or labels that are no text")
+    return cast("dict[str, Any]", value)
 
 
 def diff_ids(config: Mapping[str, Any]) -> tuple[str, ...]:

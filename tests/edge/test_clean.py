@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -191,11 +192,35 @@ def test_what_no_image_has(clean: Any, cache: Path) -> None:  # noqa: ANN401
 
 def test_all_images(clean: Any, cache: Path) -> None:  # noqa: ANN401
     store = Store(cache / "images")
-    image(store, [layer(store, b"s")], 2, "cannery/base:1")
-    age_all(store, 2)
+    image(store, [layer(store, b"s")], 0, "cannery/base:1")
     clean("images")
     assert store.names() == {}
-    assert list(store.folder.glob("blobs/sha256/*")) == []
+    assert list(store.folder.glob("blobs/sha256/*")) == [], "no other run uses the store: what is new goes, too"
+
+
+@pytest.mark.parametrize("text", [b"[", b"[]", b'{"config": "text"}', b'{"config": {"Labels": [1]}}'])
+def test_an_image_that_is_none_is_counted_and_goes(clean: Any, cache: Path, text: bytes) -> None:  # noqa: ANN401
+    store = Store(cache / "images")
+    found = image(store, [layer(store, b"s")], 1, "cannery/base:1")
+    bad = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    store.blob_path(bad).write_bytes(text)
+    (name,) = store.folder.glob("names/*.json")
+    name.write_text(name.read_text().replace(found, bad))
+    assert store.find("cannery/base:1") is None
+    assert clean()["images"]["count"] == 1
+    clean("images")
+    assert store.names() == {}
+
+
+def test_what_a_link_in_the_cache_leads_to_stays(clean: Any, cache: Path, tmp_path: Path) -> None:  # noqa: ANN401
+    mine, big = file(tmp_path / "mine/x", 1), file(tmp_path / "big/ab/x.whl", 1)
+    wheel = file(cache / "wheels/cd/y.whl", 1)
+    (cache / "wheels/bb").symlink_to(mine.parent)
+    clean("wheels")
+    assert (mine.exists(), wheel.exists()) == (True, False)
+    (cache / "rootfs").symlink_to(big.parent.parent)  # a kind on another disk
+    clean("rootfs")
+    assert not big.exists()
 
 
 def test_the_engines_images_and_records(clean: Any, engine: Engine, cache: Path) -> None:  # noqa: ANN401

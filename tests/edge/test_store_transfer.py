@@ -350,8 +350,11 @@ def test_a_layer_with_another_content_is_refused(store: Store, registry: Storing
 
 @pytest.mark.parametrize(
     "config",
-    [b"{", b"[]", b"{}", b'{"rootfs": {"diff_ids": ["../x"]}}', b'{"rootfs": {"diff_ids": [7]}}', b"[" * 100_000],
-    ids=["cut", "list", "none", "path", "number", "deep"],
+    [
+        *(b"{", b"[]", b"{}", b'{"rootfs": {"diff_ids": ["../x"]}}', b'{"rootfs": {"diff_ids": [7]}}', b"[" * 100_000),
+        *(b'{"config": "text"}', b'{"config": {"Labels": [1]}}', b'{"config": {"Labels": {"a": 1}}}'),
+    ],
+    ids=["cut", "list", "none", "path", "number", "deep", "settings", "labels", "label"],
 )
 def test_a_configuration_that_is_none_is_refused(
     store: Store, registry: StoringRegistry, tmp_path: Path, config: bytes

@@ -56,8 +56,13 @@ def freed(gone: Sequence[Part], every: Iterable[Part]) -> int:
 
 
 def folder_parts(folder: Path, *patterns: str) -> list[Part]:
-    """Return the files and folders that are below a folder."""
-    return [_path_part(path) for pattern in patterns for path in folder.glob(pattern)]
+    """Return the files and folders of a folder, by patterns. What a link inside of it leads to is not in it."""
+    found = []
+    for pattern in patterns:
+        first, slash, _ = pattern.partition("/")
+        top = (folder / first if slash else folder).resolve()  # may be on another disk
+        found += [path for path in folder.glob(pattern) if path.parent.resolve().is_relative_to(top)]
+    return [_path_part(path) for path in found]
 
 
 def _path_part(path: Path) -> Part:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from cannery.assemble.io.load import member_blocks, tar_blocks
 from cannery.errors import FindingsError, UsageError
-from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text
+from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, check_size, inflated
 from cannery.util.image_reference import parse_reference
 from cannery.util.io.files import sha256_file, write_atomic
@@ -151,7 +151,7 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
         names: list[str] = []
         for image in json.loads(small["manifest.json"]):
             config, tags = small[image["Config"]], list(map(str, image.get("RepoTags") or ()))
-            if [layers[name] for name in image["Layers"]] != list(diff_ids(json.loads(config))):
+            if [layers[name] for name in image["Layers"]] != list(diff_ids(parse_config(config))):
                 raise FindingsError("its layers are not those of the image", where=where, hint=hint)
             image_id = store.put(config, *tags)
             names += tags or [image_id]

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cannery.engine.image import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
-from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name
+from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import is_as_unpacked, unpack
 from cannery.util.image_reference import DIGEST, split_digest
@@ -271,13 +271,18 @@ class Store:
 
     def _whole(self, image: str) -> tuple[dict[str, Any], list[Layer]] | None:
         """Return an image's configuration and layers by its id, None where any of it is not there."""
-        text = self.config(image)
-        if text is None:
+        config = self._parsed(image)
+        if config is None:
             return None
-        config: dict[str, Any] = json.loads(text)
         found = [self.layer(diff_id) for diff_id in diff_ids(config)]
         layers = [layer for layer in found if layer]
         return (config, layers) if len(layers) == len(found) else None
+
+    def _parsed(self, image: str) -> dict[str, Any] | None:
+        text = self.config(image)
+        with suppress(ValueError):
+            return parse_config(text) if text is not None else None
+        return None
 
     def config(self, image: str) -> bytes | None:
         """Return the bytes of an image's configuration by its id; None where they are not there, or are another's."""
@@ -314,7 +319,7 @@ class Store:
     def leftovers(self, spared: float = SPARED) -> list[Path]:
         """Return the files and folders that no named image has, but for what is younger than `spared` seconds."""
         images = set(self.names().values())
-        wanted = {layer for image in images for layer in diff_ids(json.loads(self.config(image) or b"{}"))}
+        wanted = {layer for image in images for layer in diff_ids(self._parsed(image) or {})}
         kept = images | {layer.digest for layer in map(self.layer, wanted) if layer} | wanted
         found = [path for pattern in ("blobs/sha256/*", "layers/*.json") for path in self.folder.glob(pattern)]
         # Another run may wait for a lock.

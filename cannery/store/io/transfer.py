@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -15,10 +14,10 @@ from cannery.engine.io.registry import Repository
 from cannery.engine.oci import DeniedError, MalformedError, OtherArchError, PassingError, read_layers
 from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
-from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text
+from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text, parse_config
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
-from cannery.util.image_reference import DIGEST, parse_reference
+from cannery.util.image_reference import parse_reference
 from cannery.util.io.files import sha256_file
 from cannery.util.io.locks import held
 from cannery.util.io.patience import patiently
@@ -239,12 +238,9 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
 
 def _layers_of(config: bytes) -> tuple[str, ...]:
     try:
-        found = diff_ids(json.loads(config))
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        found = ("",)
-    if not all(DIGEST.fullmatch(str(one)) for one in found):
-        raise MalformedError("the image configuration names no layers")
-    return found
+        return diff_ids(parse_config(config))
+    except ValueError as error:
+        raise MalformedError("its image configuration is none") from error
 
 
 def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob, progress: Progress) -> None:
