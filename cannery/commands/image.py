@@ -184,7 +184,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     if folder := _layout_folder(arguments):
         _write_layout(work, folder)
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
-    if arguments.push:
+    if arguments.push and (not why or arguments.proof == UNVERIFIED):
         try:
             _push(arguments, work)
         except CanneryError:

@@ -201,6 +201,20 @@ def test_an_image_whose_push_fails_is_shown(
     assert ("sha256:1" in out, plan().reference in out) == (True, True)
 
 
+@pytest.mark.parametrize(("proof", "pushed"), [("", 0), ("partial", 0), ("unverified", 1)])
+def test_an_image_that_cannot_be_verified_here_is_pushed_where_that_is_asked_for_alone(
+    context: Context, monkeypatch: pytest.MonkeyPatch, proof: str, pushed: int
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(image, "_push", lambda *found: calls.append(found))
+    vars(context).update(say=print)
+    place = SimpleNamespace(tag=lambda *_: None, why_not="no CAP_SYS_ADMIN")
+    work: Any = SimpleNamespace(plan=plan(), place=place, context=context)
+    arguments = argparse.Namespace(no_verify=False, output=None, push=True, proof=proof)
+    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, 1.0, None))
+    assert (outcome.code, len(calls)) == (ExitCode.UNABLE, pushed)
+
+
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     pushed: list[Any] = []
     monkeypatch.setattr(module, "find_engine", lambda *_: pytest.fail("an engine was looked for"))
