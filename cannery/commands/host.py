@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cannery.commands.place import use_lock
-from cannery.engine.io.find import docker_client, find_engine
+from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.errors import ExitCode, UnableError
 from cannery.host.io.kept import (
     FOLDERS,
@@ -91,8 +91,11 @@ def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
 def _engine_parts(context: Context) -> dict[str, list[Part]]:
     try:
         return engine_parts(docker_client(find_engine(context.env)))
+    except NoEngineError as error:
+        context.say(f"note: images in Docker are not counted: {error.what}")
+        return {}
     except UnableError as error:
-        context.say(f"note: what an engine has is not in it: {error}")
+        context.say(f"note: images in Docker are not counted: {error}")
         return {}
 
 

@@ -43,7 +43,7 @@ def making_place(context: Context, output: str | None = None) -> ImagePlace:
     place, error = _chosen(context, output)
     if isinstance(place, EnginePlace) or not (why := why_not(context.cache)):
         return place
-    words = "no Docker engine answers, and images cannot" if error else "images cannot"
+    words = "no Docker engine is running, and images cannot" if error else "images cannot"
     return replace(place, why_not=f"{words} run without one here: {why}")
 
 

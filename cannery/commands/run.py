@@ -124,7 +124,7 @@ def _start_without_engine(
     """Open a shell in a box. Raises `UnableError` for a job, after the command that starts it where an engine is."""
     if arguments.command != "shell":
         print(docker_text(container))
-        what = "no Docker engine answers, and a job runs in a container of one: the command above starts it"
+        what = "no Docker engine is running, and a job needs one: on a host that has one, the command above starts it"
         raise UnableError(what, hint=f"{error.hint}; a shell needs none (`build.py shell {arguments.profile}`)")
     if container.request.runtime or why_not(context.cache):
         raise error
@@ -135,7 +135,9 @@ def _start_without_engine(
     image = place.needed(plan.reference, arguments.profile)
     container = _with_caches(container, arguments, context, plan, make=True)
     box = container_box(container, place.store.lowers(image.id), place.attributes(image.id)["Config"])
-    context.say("no Docker engine answers: a shell in a box, whose changes are gone with it")
+    context.say(
+        "no Docker engine is running: this shell is in a temporary box, and what it changes is lost when you leave it"
+    )
     with signals_held() as came:
         code = subprocess.run(place.command(replace(box, network=True)), env=context.env, check=False).returncode
         came.clear()  # they were the shell's

@@ -68,7 +68,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def nobody(_: object) -> None:
-        raise NoEngineError("no Docker engine answers", hint="")
+        raise NoEngineError("no Docker engine is running", hint="")
 
     monkeypatch.setenv("CANNERY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(host, "find_engine", nobody)

@@ -182,7 +182,7 @@ def test_ssh_engine_is_asked_through_the_client(short: Path) -> None:
 
 def test_no_engine_at_all_is_an_error_of_its_own(short: Path) -> None:
     fake_client(short / "bin", BUILDX)
-    with pytest.raises(NoEngineError, match="no Docker engine answers") as caught:
+    with pytest.raises(NoEngineError, match="no Docker engine is running") as caught:
         find(short)
     assert caught.value.code is ExitCode.UNABLE
     for words in ("install Docker Engine", "make engine-start"):

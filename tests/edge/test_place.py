@@ -45,7 +45,7 @@ def context(tmp_path: Path) -> Context:
 
 
 def no_engine(*_args: object, **_more: object) -> Any:  # noqa: ANN401 - it raises
-    raise NoEngineError("no Docker engine answers", hint="install one")
+    raise NoEngineError("no Docker engine is running", hint="install one")
 
 
 def test_without_an_engine_it_is_the_store(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_an_engine_that_is_named_and_does_not_answer_is_no_reason_for_the_store(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(*_args: object, **_more: object) -> None:
-        raise UnableError("no Docker engine answers: refused", where="DOCKER_HOST=tcp://x")
+        raise UnableError("no Docker engine is running: refused", where="DOCKER_HOST=tcp://x")
 
     monkeypatch.setattr(module, "find_engine", gone)
     with pytest.raises(UnableError) as caught:
@@ -84,7 +84,7 @@ def test_a_host_that_can_do_neither_is_told_both(context: Context, monkeypatch: 
     with pytest.raises(UnableError) as caught:
         image_place(context)
     assert caught.value.code == ExitCode.UNABLE
-    assert "no Docker engine answers" in caught.value.what
+    assert "no Docker engine is running" in caught.value.what
     assert "only root can" in caught.value.what
 
 
@@ -237,7 +237,7 @@ def test_what_buildkit_alone_does_needs_an_engine(context: Context, options: Bui
     place = module.store_place(context)
     work: Any = type("Work", (), {"plan": plan(), "place": place})()
     assert why_baked(work, BuildOptions()) == ""
-    with pytest.raises(UnableError, match="no Docker engine answers"):
+    with pytest.raises(UnableError, match="no Docker engine is running"):
         why_baked(work, options)
 
 

@@ -324,7 +324,7 @@ def test_a_job_without_an_engine_is_printed_and_not_started(host: Host, monkeypa
     assert done.code == ExitCode.UNABLE
     assert " ".join(done.out.split()).startswith("docker run \\ --rm")
     assert "python \\ train.py" in " ".join(done.out.split())
-    assert "no Docker engine answers" in done.err
+    assert "no Docker engine is running" in done.err
     assert "build.py shell quickstart" in done.err
     assert not host.started
 
@@ -368,7 +368,7 @@ def test_a_shell_without_an_engine_and_boxes_names_what_is_missing(host: Host, m
 
 
 def without_engine(*_args: object, **_more: object) -> None:
-    raise NoEngineError("no Docker engine answers", hint="install Docker")
+    raise NoEngineError("no Docker engine is running", hint="install Docker")
 
 
 def test_a_shell_is_opened(host: Host) -> None:

@@ -355,5 +355,5 @@ def test_a_verify_that_takes_long_says_so_now_and_then(
     monkeypatch.setattr(module, "BEAT", beat)
     docker.program.write_text(docker.program.read_text().replace("cat <<", "sleep 0.4\ncat <<"))
     assert verify(context, docker.engine, REQUEST).status == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying (0 s)"]
+    said = [line for line in capsys.readouterr().err.splitlines() if line == "verifying: 0 s so far"]
     assert len(said) >= 2 if beat < 1 else not said

@@ -439,7 +439,7 @@ def test_no_npu_smi() -> None:
     [
         (EngineState("28.0", "overlay2"), (), State.OK),
         (EngineState("28.0", "vfs"), (), State.WARNING),
-        (EngineState(problem="no Docker engine answers", hint="start it"), (), State.WARNING),
+        (EngineState(problem="no Docker engine is running", hint="start it"), (), State.WARNING),
         (None, ("/usr/bin/docker",), State.UNKNOWN),
         (None, (), State.WARNING),
     ],

@@ -37,8 +37,10 @@ def read_config(place: ImagePlace, reference: str) -> Config:
         hint = f"docker pull {reference}, or docker load, on this engine (`docker info` reports which)"
         raise UsageError(f"no image {reference} on this engine", hint=hint)
     if found is None:
-        hint = "`build.py pull` and `build.py load` bring one there; what an engine has is in another place"
-        raise UsageError(f"no image {reference} in this host's image store, and no Docker engine answers", hint=hint)
+        hint = (
+            "`build.py pull` and `build.py load` bring one there. An image in Docker is found while Docker is running"
+        )
+        raise UsageError(f"no image {reference} in this host's image store, and no Docker engine is running", hint=hint)
     config: Mapping[str, Any] = place.attributes(found.id).get("Config") or {}
     pairs = (text.partition("=")[::2] for text in config.get("Env") or ())
     return Config(found.id, found.arch, dict(pairs), found.labels)

@@ -86,7 +86,7 @@ def find_engine(env: Mapping[str, str]) -> Engine:
     except UnreachableError as error:
         if endpoint.chosen or not error.absent:
             raise _unreachable(endpoint, error) from error
-        raise NoEngineError("no Docker engine answers", hint=WITHOUT) from error
+        raise NoEngineError("no Docker engine is running", hint=WITHOUT) from error
     _require_buildkit(server, endpoint)
     if client is None:
         raise UnableError(
@@ -169,7 +169,7 @@ def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
         hint = "start that engine, or unset the setting"
     else:
         hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
-    return UnableError(f"no Docker engine answers: {error}", where=endpoint.origin, hint=hint)
+    return UnableError(f"no Docker engine is running: {error}", where=endpoint.origin, hint=hint)
 
 
 def _require_buildkit(server: Server, endpoint: Endpoint) -> None:

@@ -127,8 +127,10 @@ class StorePlace:
         """Return an image that `profile` builds. Raises `UsageError` where it is not here."""
         found = self.find(name)
         if found is None:
-            hint = f"build.py image {profile}, with the same options; what an engine has is in another place"
-            raise UsageError(f"no image {name} in this host's image store, and no Docker engine answers", hint=hint)
+            hint = (
+                f"build.py image {profile}, with the same options. An image in Docker is found while Docker is running"
+            )
+            raise UsageError(f"no image {name} in this host's image store, and no Docker engine is running", hint=hint)
         return found
 
     def attributes(self, name: str) -> Mapping[str, Any]:
