@@ -451,6 +451,24 @@ def test_a_disk_without_room_for_the_folders_is_reported_first(store: Store, mon
     assert len(store.lowers("demo:1")) == 2
 
 
+def test_folders_have_the_time_of_the_tar_and_none_of_today(store: Store) -> None:
+    def folder(name: str, time: int) -> tarfile.TarInfo:
+        found = tarfile.TarInfo(name)
+        found.type, found.mode, found.mtime = tarfile.DIRTYPE, 0o755, time
+        return found
+
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for member in (folder("./listed", 7), folder("./emptied", 8)):
+            tar.addfile(member)
+        for name in ("listed/a", "unlisted/deep/b", "emptied/.wh.c"):
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    stream.seek(0)
+    at = store.unpacked(store.add(stream).diff_id)
+    times = {name: int((at / name).stat().st_mtime) for name in ("listed", "emptied", "unlisted", "unlisted/deep")}
+    assert times == {"listed": 7, "emptied": 8, "unlisted": 0, "unlisted/deep": 0}
+
+
 def test_the_umask_is_no_part_of_a_layer(store: Store) -> None:
     image = put(store, tar_of(("deep/er/file", b"1")))
     before = os.umask(0o077)

@@ -118,12 +118,13 @@ class _Tee:
 
 
 class _Seen:
-    """What was seen of a tar that has to be done after tar has run: links, whiteouts, devices."""
+    """What was seen of a tar that has to be done after tar has run: links, whiteouts, devices, times of folders."""
 
     def __init__(self) -> None:
         self._links: set[str] = set()
         self._whiteouts: list[str] = []
         self._devices: list[str] = []
+        self._folders: dict[str, float] = {}
 
     def take(self, member: tarfile.TarInfo) -> None:
         """Note a member. Raises `FindingsError` where it would be written outside the folder."""
@@ -136,6 +137,14 @@ class _Seen:
             self._whiteouts.append(name)
         if member.ischr() or member.isblk():
             self._devices.append(name)
+        above = posixpath.dirname(name)
+        while above and above not in self._folders:
+            self._folders[above] = 0.0
+            above = posixpath.dirname(above)
+        if member.isdir():
+            self._folders[name] = member.mtime
+        else:
+            self._folders.pop(name, None)  # in place of a folder
 
     def _inside(self, name: str, what: str) -> str:
         parts = [part for part in name.split("/") if part not in {"", "."}]
@@ -147,7 +156,10 @@ class _Seen:
         return "/".join(parts)
 
     def finish(self, folder: Path) -> None:
-        """Turn whiteouts into the kernel's; remove devices, since a box has its own."""
+        """Turn whiteouts into the kernel's; remove devices, since a box has its own.
+
+        A folder that the tar does not list has no time of today: a step takes what is new for its own.
+        """
         for name in self._devices:
             (folder / name).unlink(missing_ok=True)
         for name in self._whiteouts:
@@ -157,6 +169,8 @@ class _Seen:
                 os.setxattr(path.parent, "trusted.overlay.opaque", b"y")
             elif not path.name.startswith(WHITEOUT * 2):  # else it is of aufs
                 _whiteout(path.with_name(path.name.removeprefix(WHITEOUT)))
+        for name, time in self._folders.items():
+            os.utime(folder / name, (time, time), follow_symlinks=False)
 
 
 def _whiteout(path: Path) -> None:
