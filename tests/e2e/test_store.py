@@ -33,7 +33,7 @@ from cannery.sandbox.io.able import why_not
 from cannery.ship.published import INDEX_TYPE
 from cannery.store.io.store import Store
 from cannery.util.io.pip_settings import PipSettings
-from cannery.verify.io.run import VerifyRequest
+from cannery.verify.io.run import VerifyRequest, stored_results
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image, layers_of
 from tests.e2e.registry import Registry, login
 
@@ -231,6 +231,8 @@ def test_where_no_sandbox_runs_an_image_is_assembled_and_proved_elsewhere(
     reference = next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("image "))
     made = store().find(reference)
     assert made is not None
+    for result in stored_results(read_context(ROOT).cache, made.id):  # an earlier run has verified this very image
+        result.unlink()
     assert "verify has not passed" in without("push", PROFILE, *pin, *place, code=ExitCode.FINDINGS).stderr
     pushed = contained("push", PROFILE, *pin, *place, "--unverified")
     assert pushed.returncode == 0, pushed.stderr
