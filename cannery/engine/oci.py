@@ -94,6 +94,13 @@ class Published:
         """Return the image for `arch`, None where there is none."""
         return next((entry for entry in self.entries if entry.arch == arch), None)
 
+    def needed(self, arch: str) -> Entry:
+        """Return the image for `arch`. Raises `OtherArchError` where there is none."""
+        found = self.entry(arch)
+        if found is None:
+            raise _other_arch([one.arch for one in self.entries], [arch])
+        return found
+
     def has_image(self, arch: str, ids: Container[str]) -> bool:
         """Whether the image for `arch` is the one that an engine knows by one of `ids`.
 
@@ -107,9 +114,11 @@ def refuse_missing(has: Sequence[str], wanted: Sequence[Arch]) -> None:
     """Raise `OtherArchError` where an image that exists for the architectures `has` is missing for one of `wanted`."""
     missing = [arch for arch in wanted if arch not in has]
     if missing:
-        raise OtherArchError(
-            f"it has the image for {' and '.join(has) or 'no platform'}, not for {' and '.join(missing)}"
-        )
+        raise _other_arch(has, missing)
+
+
+def _other_arch(has: Sequence[str], missing: Sequence[str]) -> OtherArchError:
+    return OtherArchError(f"it has the image for {' and '.join(has) or 'no platform'}, not for {' and '.join(missing)}")
 
 
 def read_published(digest: str, media_type: str, body: bytes) -> Published:

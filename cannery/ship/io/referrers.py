@@ -16,7 +16,6 @@ from cannery.engine.oci import (
     AbsentError,
     DeniedError,
     MalformedError,
-    OtherArchError,
     PassingError,
     RefusedError,
     read_layers,
@@ -102,10 +101,7 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
     ) as found:
         place = found.reference
         there = found.published(place.wanted, place.digest or "", arch)
-        entry = there.entry(arch)
-        if entry is None:
-            has = " and ".join(one.arch for one in there.entries) or "no platform"
-            raise OtherArchError(f"it has the image for {has}, not for {arch}")
+        entry = there.needed(arch)
         referrers = _referrers(found, entry.manifest)
         newest = {one.get("artifactType"): one for one in referrers}
         documents = [_document(found, kind, newest[kind]["digest"]) for kind in kinds if kind in newest]

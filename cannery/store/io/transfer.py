@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import DeniedError, MalformedError, OtherArchError, PassingError, read_layers
+from cannery.engine.oci import DeniedError, MalformedError, PassingError, read_layers
 from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text, parse_config
@@ -214,10 +214,7 @@ def fetch(store: Store, route: Route, arch: str) -> EngineImage:
 def _fetched(store: Store, repository: Repository, arch: str, progress: Progress, say: Callable[[str], None]) -> str:
     place = repository.reference
     there = repository.published(place.wanted, place.digest or "", arch)
-    entry = there.entry(arch)
-    if entry is None:
-        has = " and ".join(one.arch for one in there.entries) or "no platform"
-        raise OtherArchError(f"it has the image for {has}, not for {arch}")
+    entry = there.needed(arch)
     config = repository.config_text(entry.config)
     blobs = [Blob(*pair) for pair in read_layers(repository.manifest_text(entry.manifest))]
     wanted = _layers_of(config)
