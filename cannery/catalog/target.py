@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from cannery.catalog.versions import canonical, without_build
 from cannery.errors import UsageError
@@ -27,6 +27,11 @@ class Target:
     def base_tag(self) -> str:
         """The tag that CANN images of this target carry: `<cann>-<chip>-<os>-py<python>`; no tag names a build."""
         return f"{without_build(self.cann)}-{self.chip}-{self.os}-py{self.python}"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Each field as a text, as documents about an image have it."""
+        return {one.name: str(getattr(self, one.name)) for one in fields(self)}
 
     def __str__(self) -> str:
         return f"{self.cann}-{self.chip}-{self.os}-py{self.python}-{self.arch}"

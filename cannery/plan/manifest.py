@@ -54,13 +54,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "tool": {"name": "cannery", "version": __version__},
         "profile": recipe.name,
         "plan": plan.digest,
-        "target": {
-            "cann": recipe.target.cann,
-            "chip": str(recipe.target.chip),
-            "os": recipe.target.os,
-            "python": recipe.target.python,
-            "arch": str(recipe.target.arch),
-        },
+        "target": recipe.target.words,
         "base": _base(plan),
         "wheels": [
             {

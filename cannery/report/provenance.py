@@ -31,10 +31,10 @@ def provenance_text(plan: Plan, bill: Bill, reference: str, digest: str, version
     the Cannery that has made the image.
     """
     name, tag = split_tag(reference)
-    recipe, target = plan.recipe, plan.recipe.target
+    recipe = plan.recipe
     asked = {
         "profile": recipe.name,
-        "target": {word: str(getattr(target, word)) for word in ("cann", "chip", "os", "python", "arch")},
+        "target": recipe.target.words,
         "base": str(recipe.base.kind),
         **({"other": recipe.changes} if recipe.changes else {}),
         **({"forced": list(plan.forced)} if plan.forced else {}),

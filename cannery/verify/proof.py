@@ -21,7 +21,6 @@ STANDIN_ONLY = "stand-in only"
 # The levels that an NPU is needed for, and the checks of theirs that compute on one.
 LEVELS = frozenset({"npu", "train"})
 COMPUTED = frozenset({"npu.tensor", "train.step"})
-TARGET = ("cann", "chip", "os", "python", "arch")
 
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,59}$")]
 CheckId = Annotated[str, StringConstraints(pattern=r"^(static|import|npu|train)\.[A-Za-z0-9_.-]{1,100}$")]
@@ -41,7 +40,7 @@ class Proof(Closed):
     proof: Literal[1] = 1
     date: dt.date = Field(ge=dt.date(2025, 1, 1))
     profile: Word
-    target: dict[Literal["cann", "chip", "os", "python", "arch"], Word] = Field(min_length=len(TARGET))
+    target: dict[Literal["cann", "chip", "os", "python", "arch"], Word] = Field(min_length=5)
     plan: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
     image: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
     driver: Word
@@ -77,12 +76,13 @@ def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
     `about` is its date, driver and image. Raises `ValueError` (pydantic's) for one whose form is not known.
     """
     checks = [{name: check.get(name, 0) for name in ProofCheck.model_fields} for check in report["checks"]]
-    value = {"profile": plan.recipe.name, "target": _target(plan), "plan": plan.digest, "result": report["result"]}
+    value = {
+        "profile": plan.recipe.name,
+        "target": plan.recipe.target.words,
+        "plan": plan.digest,
+        "result": report["result"],
+    }
     return Proof.model_validate({**value, **about, "checks": checks})
-
-
-def _target(plan: "Plan") -> dict[str, str]:
-    return {name: str(getattr(plan.recipe.target, name)) for name in TARGET}
 
 
 def proof_faults(proof: Proof, plan: "Plan", today: str) -> tuple[str, ...]:
@@ -90,8 +90,8 @@ def proof_faults(proof: Proof, plan: "Plan", today: str) -> tuple[str, ...]:
     found = []
     if proof.date > dt.date.fromisoformat(today) + dt.timedelta(days=1):  # the clocks of two hosts differ
         found.append(f"its date, {proof.date}, is after today, {today}")
-    if proof.target != _target(plan):
-        found.append(f"its target is not written as verify writes it: {_target(plan)}")
+    if proof.target != plan.recipe.target.words:
+        found.append(f"its target is not written as verify writes it: {plan.recipe.target.words}")
     if proof.plan != plan.digest:
         found.append(f"it is of plan {proof.plan}, and {plan.recipe.name} for {plan.recipe.target} has {plan.digest}")
     if plan.recipe.base.kind is not BaseKind.REAL:
