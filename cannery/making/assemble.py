@@ -7,7 +7,6 @@ the locked set. The surroundings of the run come in with `Work`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import python_home
 from cannery.render.render import files_layer, stage_name
+from cannery.util.image_reference import digest_of
 from cannery.util.io.heartbeat import heartbeat
 from cannery.vocab import BaseKind
 
@@ -187,7 +187,7 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
     """
     work, context = on.work, on.work.context
     found = work.place.find(reference)
-    if found and found.id == f"sha256:{hashlib.sha256(config_text(config)).hexdigest()}":
+    if found and found.id == digest_of(config_text(config)):
         return
     missing = work.place.missing(config["rootfs"]["diff_ids"])
     made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from cannery.catalog.versions import package_name
 from cannery.plan.overlay import overlay_files
 from cannery.recipe.environment import atb_abi, cache_folders
 from cannery.recipe.recipe import unlinked
-from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, split_digest
+from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, digest_of, split_digest
 from cannery.vocab import BaseKind, Install
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
         "files": [
             # Verify follows a link: one that leads nowhere is a file that does not exist.
             *({"path": link.path, "sha256": None} for link in plan.links),
-            *({"path": path, "sha256": _sha256(text)} for path, text in overlay_files(plan).items()),
+            *({"path": path, "sha256": digest_of(text.encode())} for path, text in overlay_files(plan).items()),
         ],
         "native": [],
         **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
@@ -227,10 +226,6 @@ def _programs(plan: Plan) -> list[str]:
 def _user(plan: Plan) -> dict[str, Any] | None:
     user = plan.recipe.profile.user
     return None if user is None else {"uid": user.uid, "gid": user.gid, "name": user.name, "home": user.home}
-
-
-def _sha256(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def _bent(plan: Plan) -> list[str]:

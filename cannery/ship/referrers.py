@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.engine.oci import MalformedError
 from cannery.ship.published import INDEX_TYPE
 from cannery.store.describe import OCI
+from cannery.util.image_reference import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,11 +52,6 @@ class Document:
         return json.dumps(json.loads(self.text)["predicate"]) if self.kind is Kind.PROVENANCE else self.text
 
 
-def sha256(data: bytes) -> str:
-    """Return the digest by which a registry knows some bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def fallback_tag(digest: str) -> str:
     """Return the tag with the referrers of a manifest, in a registry that has no API for them."""
     return digest.replace(":", "-")
@@ -69,12 +64,17 @@ def referrer(subject: Mapping[str, Any], document: Document) -> tuple[bytes, dic
         "schemaVersion": 2,
         "mediaType": OCI.manifest,
         "artifactType": str(document.kind),
-        "config": {"mediaType": EMPTY_TYPE, "digest": sha256(EMPTY), "size": len(EMPTY)},
-        "layers": [{"mediaType": str(document.kind), "digest": sha256(data), "size": len(data)}],
+        "config": {"mediaType": EMPTY_TYPE, "digest": digest_of(EMPTY), "size": len(EMPTY)},
+        "layers": [{"mediaType": str(document.kind), "digest": digest_of(data), "size": len(data)}],
         "subject": {name: subject[name] for name in SUBJECT},
     }
     body = json.dumps(value, indent=1).encode()
-    found = {"mediaType": OCI.manifest, "digest": sha256(body), "size": len(body), "artifactType": str(document.kind)}
+    found = {
+        "mediaType": OCI.manifest,
+        "digest": digest_of(body),
+        "size": len(body),
+        "artifactType": str(document.kind),
+    }
     return body, found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
 import os
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from cannery.engine.io.registry import Limits
 from cannery.engine.oci import AbsentError, MalformedError, PassingError, RefusedError
+from cannery.util.image_reference import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,7 +82,7 @@ def send_blob(repository: Repository, location: str, digest: str, path: Path, mo
 
 def put_blob(repository: Repository, data: bytes) -> None:
     """Bring a small blob into a repository that may have it already. Raises `RefusedError`."""
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    digest = digest_of(data)
     if not has_blob(repository, digest):
         repository.call("PUT", _ending(begin_upload(repository, digest, ()), digest), _BYTES, data)
 

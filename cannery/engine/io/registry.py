@@ -6,7 +6,6 @@ that docker trusts too. Credentials are docker's; those of pip's settings and ne
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -42,7 +41,7 @@ from cannery.engine.oci import (
     read_token,
     refuse_missing,
 )
-from cannery.util.image_reference import DEFAULT_REGISTRY, is_loopback, parse_reference
+from cannery.util.image_reference import DEFAULT_REGISTRY, digest_of, is_loopback, parse_reference
 from cannery.util.io.http import HostSession
 from cannery.util.io.trouble import trouble
 from cannery.util.trouble import State
@@ -189,7 +188,7 @@ class Repository:
         Of an index only the entry of `arch` is read, and has the digest of its configuration then.
         """
         reply = self.call("GET", f"manifests/{wanted}", {"Accept": ACCEPT})
-        has = _sha256(reply.body)
+        has = digest_of(reply.body)
         if has != (digest or reply.headers.get("Docker-Content-Digest", "") or has):
             raise MalformedError("its manifest does not have the digest that it should have")
         self._bodies[has] = reply.body
@@ -300,7 +299,7 @@ class Repository:
     def _content(self, path: str, digest: str, accept: str) -> bytes:
         if digest not in self._bodies:
             body = self.call("GET", path, {"Accept": accept}).body
-            if _sha256(body) != digest:
+            if digest_of(body) != digest:
                 raise MalformedError("its manifest or image configuration does not have the digest that it should have")
             self._bodies[digest] = body
         return self._bodies[digest]
@@ -389,10 +388,6 @@ def _error_code(body: bytes) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
     return code if re.fullmatch(r"[A-Z_]{3,40}", code) else ""
-
-
-def _sha256(body: bytes) -> str:
-    return f"sha256:{hashlib.sha256(body).hexdigest()}"
 
 
 class RegistrySession(HostSession):

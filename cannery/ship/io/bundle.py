@@ -18,6 +18,7 @@ from cannery.ship.bundle import LOADER, PackedLayer, blob, documents, new_layers
 from cannery.ship.io.archive import LEVEL, read_side_of
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
+from cannery.util.image_reference import digest_of
 from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def write_bundle(part: Part, image: Held, base: Held | None, blocks: Iterator[by
         if missing := set(wanted) - {layer.diff_id for layer in layers}:
             hint = "layers in zstd cannot be read here: use an engine with the classic image store"
             raise UnableError(f"the engine gave no {', '.join(sorted(missing))}", hint=hint)
-        held = replace(image, id=f"sha256:{hashlib.sha256(config).hexdigest()}")
+        held = replace(image, id=digest_of(config))
         for name, text in documents(held, base, config, layers, sums):
             _member(tar, name, io.BytesIO(text), len(text))
     return held

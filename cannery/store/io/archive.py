@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import posixpath
@@ -15,7 +14,7 @@ from cannery.assemble.io.load import member_blocks, tar_blocks
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, check_size, inflated
-from cannery.util.image_reference import parse_reference
+from cannery.util.image_reference import digest_of, parse_reference
 from cannery.util.io.files import sha256_file, write_atomic
 from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
 
@@ -72,7 +71,7 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
     config, layers = parts(store, name)
     arch = store.needed(name).arch
     manifest = manifest_text(OCI, config, layers)
-    blob = Blob(f"sha256:{hashlib.sha256(manifest).hexdigest()}", len(manifest))
+    blob = Blob(digest_of(manifest), len(manifest))
     try:
         before = _layout(folder)
         for one in (*layers, config):

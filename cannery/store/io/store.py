@@ -29,7 +29,7 @@ from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import is_as_unpacked, unpack
-from cannery.util.image_reference import DIGEST, split_digest
+from cannery.util.image_reference import DIGEST, digest_of, split_digest
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.locks import held
 from cannery.util.io.write_errors import is_of_files, unwritable
@@ -205,7 +205,7 @@ class Store:
 
         Raises `UnableError` where a layer of it is missing.
         """
-        image = f"sha256:{sha256_bytes(config)}"
+        image = digest_of(config)
         with self._locked():
             for diff_id in diff_ids(json.loads(config)):
                 self.needed_layer(diff_id)
@@ -290,7 +290,7 @@ class Store:
             text = self.blob_path(image).read_bytes()
         except OSError:
             return None
-        return text if f"sha256:{sha256_bytes(text)}" == image else None
+        return text if digest_of(text) == image else None
 
     def files_of(self, image: str, references: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the files that have an image's names and the notes of its layers, and its blobs."""
