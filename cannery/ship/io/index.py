@@ -17,10 +17,10 @@ from pydantic_core import PydanticSerializationError
 
 from cannery.catalog.component import Closed
 from cannery.engine.io.registry import Access, Limits, Repository
-from cannery.engine.oci import AbsentError, MalformedError, RefusedError, read_layers
-from cannery.errors import NetworkError
+from cannery.engine.oci import AbsentError, MalformedError, read_layers
 from cannery.plan.manifest import MANIFEST_PATH
 from cannery.plan.tags import TAG, parse_tag
+from cannery.ship.io.registry import refusals
 from cannery.store.io.packed import GZIP, check_size
 
 # Seconds for all requests to one repository.
@@ -73,23 +73,23 @@ def read_registry(
 ) -> Iterator[Indexed]:
     """Give each image of profiles that has a full tag in `registry`. Raises `NetworkError`; `say` names what is odd."""
     for name in (f"{registry}/{profile}" for profile in profiles):
-        try:
-            with Repository(f"{name}:index", access) as repository:
+        with (
+            Repository(f"{name}:index", access) as repository,
+            refusals(access, repository.reference.registry, name, "see that REGISTRY is right, and can be reached"),
+        ):
+            try:
                 tags = repository.tags()
-                if others := sum(not OWN.fullmatch(tag) for tag in tags):
-                    say(f"note: {name}: {others} tags of other kinds left out")
-                for tag in filter(TAG.fullmatch, tags):
-                    try:
-                        yield from _read(repository, name, tag)
-                    except (MalformedError, AbsentError) as error:
-                        say(f"note: {name}:{tag} is left out: {error}")
-                    except (ValidationError, PydanticSerializationError):
-                        say(f"note: {name}:{tag} is left out: its manifest has a value that cannot be")
-        except AbsentError:
-            continue
-        except RefusedError as error:
-            hint = "`docker login` with an account that may read, and see that REGISTRY is right"
-            raise NetworkError(str(error), where=name, hint=hint) from error
+            except AbsentError:
+                continue
+            if others := sum(not OWN.fullmatch(tag) for tag in tags):
+                say(f"note: {name}: {others} tags of other kinds left out")
+            for tag in filter(TAG.fullmatch, tags):
+                try:
+                    yield from _read(repository, name, tag)
+                except (MalformedError, AbsentError) as error:
+                    say(f"note: {name}:{tag} is left out: {error}")
+                except (ValidationError, PydanticSerializationError):
+                    say(f"note: {name}:{tag} is left out: its manifest has a value that cannot be")
 
 
 def _read(repository: Repository, name: str, tag: str) -> Iterator[Indexed]:

@@ -20,8 +20,7 @@ from cannery.engine.oci import (
     RefusedError,
     read_layers,
 )
-from cannery.errors import NetworkError
-from cannery.ship.io.registry import denied
+from cannery.ship.io.registry import refusals
 from cannery.ship.published import INDEX_TYPE
 from cannery.ship.referrers import EMPTY, Document, Kind, fallback_tag, index_of, read_index, referrer
 from cannery.store.describe import OCI
@@ -118,10 +117,5 @@ def _document(repository: Repository, kind: Kind, digest: str) -> Document:
 @contextmanager
 def _repository(reference: str, access: Access, hint: str) -> Iterator[Repository]:
     """Give the repository of a reference. Raises `NetworkError` with `hint` where it refuses something."""
-    try:
-        with Repository(reference, access) as found:
-            yield found
-    except DeniedError as error:
-        raise denied(access, found.reference.registry, str(error)) from error
-    except RefusedError as error:
-        raise NetworkError(str(error), where=reference, hint=hint) from error
+    with Repository(reference, access) as found, refusals(access, found.reference.registry, reference, hint):
+        yield found

@@ -159,6 +159,17 @@ def denied(access: Access, host: str, words: str) -> NetworkError:
     return NetworkError(what, where=host, hint=hint)
 
 
+@contextmanager
+def refusals(access: Access, host: str, where: str, hint: str, before: str = "") -> Iterator[None]:
+    """Raise the user's error for what a registry refuses: `before` is put before its words, `hint` after them."""
+    try:
+        yield
+    except DeniedError as error:
+        raise denied(access, host, str(error)) from error
+    except RefusedError as error:
+        raise NetworkError(f"{before}{error}", where=where, hint=hint) from error
+
+
 def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Published:
     """Push an image under the plan's tag, beside the other architectures that are `there`; return what is there then.
 
@@ -206,14 +217,9 @@ def _push(dock: Dock, image: EngineImage, reference: str) -> None:
 @contextmanager
 def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
     """Give the route of a push or pull of the image store, and show it. Raises the user's error."""
-    try:
-        with dock.show(f"{verb}ing {reference}", 0) as view:
-            yield Route(reference, dock.access, view, dock.say)
-    except DeniedError as error:
-        raise _denied(dock, str(error)) from error
-    except RefusedError as error:
-        hint = "the same command goes on from here"
-        raise NetworkError(f"{verb}: {error}", where=reference, hint=hint) from error
+    hint = "the same command goes on from here"
+    with refusals(dock.access, dock.host, reference, hint, f"{verb}: "), dock.show(f"{verb}ing {reference}", 0) as view:
+        yield Route(reference, dock.access, view, dock.say)
 
 
 class _Furthest:
