@@ -19,6 +19,7 @@ from docker_engine.daemon import Layout
 
 from cannery.context import read_context
 from cannery.engine.io.find import Engine, NoEngineError, find_engine
+from cannery.sandbox.io.able import why_not
 from cannery.standin.io.rootfs import is_registered
 from cannery.vocab import Arch
 
@@ -74,6 +75,19 @@ class Image:
     def reference(self) -> str:
         """Its tag with the plan."""
         return str(self.table["references"][0])
+
+
+def bare_cache(cache: Path, other: Path) -> None:
+    """Give the cache `other` the base's packages and the wheels of `cache`, and nothing that was made of them."""
+    if why := why_not(cache):
+        pytest.fail(f"boxes are needed: {why}")
+    for path in (*cache.glob("rootfs/*.tar"), *cache.glob("wheels/??/*/*.whl")):
+        target = other / path.relative_to(cache)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, target)
+        except OSError:  # on another disk
+            target.symlink_to(path)
 
 
 def small_checkout(

@@ -14,12 +14,11 @@ import pytest
 
 from cannery.context import read_context
 from cannery.errors import ExitCode
-from cannery.sandbox.io.able import why_not
 from cannery.standin.io.apt import fetch_debs, host_release, unpack
 from cannery.store.io.archive import write_oci
 from cannery.store.io.store import Store
 from cannery.util.io.files import sha256_file
-from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, small_checkout
+from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, bare_cache, small_checkout
 from tests.images.test_lines import profile_text
 
 if TYPE_CHECKING:
@@ -41,16 +40,8 @@ def early() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A checkout of five small profiles, and a cache that has the base's packages and the wheels alone."""
     context = read_context(ROOT)
-    if why := why_not(context.cache):
-        pytest.fail(f"boxes are needed: {why}")
     found = Path(tmp_path_factory.mktemp("many"))
-    for path in (*context.cache.glob("rootfs/*.tar"), *context.cache.glob("wheels/??/*/*.whl")):
-        target = found / "cache" / path.relative_to(context.cache)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, target)
-        except OSError:  # on another disk
-            target.symlink_to(path)
+    bare_cache(context.cache, found / "cache")
     start: Any = None  # no engine is asked
     text = profile_text(str(context.arch), ("pip", "numpy"))
 

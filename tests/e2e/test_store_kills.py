@@ -25,8 +25,7 @@ import pytest
 
 from cannery.context import read_context
 from cannery.errors import ExitCode
-from cannery.sandbox.io.able import why_not
-from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, small_checkout
+from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, bare_cache, small_checkout
 from tests.images.test_lines import profile_text
 
 if TYPE_CHECKING:
@@ -87,17 +86,9 @@ def early() -> None:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     context = read_context(ROOT)
-    if why := why_not(context.cache):
-        pytest.fail(f"boxes are needed: {why}")
     # Beside the cache: the file system of /tmp may take no overlay.
     folder = Path(tmp_path_factory.mktemp("store-kills"))
-    for path in (*context.cache.glob("rootfs/*.tar"), *context.cache.glob("wheels/??/*/*.whl")):
-        target = folder / "cache" / path.relative_to(context.cache)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, target)
-        except OSError:  # on another disk
-            target.symlink_to(path)
+    bare_cache(context.cache, folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         start: Any = None  # no engine is asked

@@ -26,8 +26,7 @@ BLOCK = 1 << 16
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # zlib's window with a gzip header and sum.
 WBITS = 31
-
-
+# Larger than any file of a layer.
 MOST_BYTES = 1 << 42
 
 
