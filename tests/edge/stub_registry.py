@@ -95,10 +95,9 @@ class StubRegistry(StubHttpServer):
             def log_message(self, *_args: object) -> None:
                 """Quiet."""
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         if self.context:
-            server.socket = self.context.wrap_socket(server.socket, server_side=True)
-        return self.serve(server)
+            return self.serve(_TlsServer(self.context, Handler))
+        return self.serve(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     @property
     def repository(self) -> str:
@@ -176,6 +175,26 @@ class StubRegistry(StubHttpServer):
         for offset in range(0, len(data) if request.command != "HEAD" else 0, size):
             time.sleep(self.drip)
             request.wfile.write(data[offset : offset + size])
+
+
+class _TlsServer(ThreadingHTTPServer):
+    """A server with TLS that leaves no socket open when a client has gone before it was accepted.
+
+    `SSLContext.wrap_socket` of Python 3.11.7 leaves it open, and its ResourceWarning fails some later test.
+    """
+
+    def __init__(self, context: ssl.SSLContext, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._context = context
+        super().__init__(("127.0.0.1", 0), handler)
+
+    def get_request(self) -> tuple[ssl.SSLSocket, tuple[str, int]]:
+        plain, address = self.socket.accept()
+        try:
+            plain.getpeername()
+        except OSError:
+            plain.close()
+            raise
+        return self._context.wrap_socket(plain, server_side=True), address
 
 
 def tokens_asked(stub: StubRegistry) -> list[dict[str, list[str]]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import struct
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -257,6 +260,23 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
         return real("127.0.0.1" if host == _name() else host, *rest, **more)  # type: ignore[arg-type] # passed on
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_a_client_that_has_gone_leaves_no_socket_open(tmp_path: Path) -> None:
+    certificate, context = make_certificate(tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with StubRegistry(context=context) as stub:
+            digest = stub.add()
+            stub.server.shutdown()
+            for _ in range(3):
+                gone = socket.create_connection(stub.server.server_address[:2])
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it ends with a reset
+                gone.close()
+            stub.serve(stub.server)
+            assert answer(stub, found=access(pip=PipSettings(cert=str(certificate)))).digest == digest
+        gc.collect()
+    assert [str(each.message) for each in caught if each.category is ResourceWarning] == []
 
 
 def test_a_certificate_of_another_name(tmp_path: Path) -> None:
