@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cannery.catalog import catalog, component, image_user  # noqa: E402 - the checkout's, which was just put on the path
+from cannery.catalog import catalog, component  # noqa: E402 - the checkout's, which was just put on the path
 from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - as above
 from cannery.cli.options import COMMON  # noqa: E402 - as above
 from cannery.lock.text import parse_lock  # noqa: E402 - as above
@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[type[Closed], ...]] = {
     "substitutes": (catalog.Substitute,),
     "warnings": (catalog.Warned,),
     "exclude_newer_packages": (catalog.Later,),
-    "user": (image_user.ImageUser,),
+    "user": (catalog.ImageUser,),
     "Component": KINDS,
     "imports": (component.Import,),
     "metadata": (component.StandInMetadata,),

@@ -15,24 +15,10 @@ if TYPE_CHECKING:
 
     from cannery.engine.oci import ImageConfig
     from cannery.recipe.recipe import Recipe
-    from cannery.vocab import Arch
 
 _PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
 # Base images of distributions name themselves in these two labels, as /etc/os-release does.
 _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
-
-
-@dataclass(frozen=True)
-class BaseNeed:
-    """What a build needs of its base: the first of `references` that exists for every one of `arches`.
-
-    `arch` is the target's, which is among `arches` (the stages run on the build host's own); `kind` as in the recipe.
-    """
-
-    references: tuple[str, ...]
-    arch: Arch
-    arches: tuple[Arch, ...]
-    kind: BaseKind
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,17 @@ Unknown keys are refused; what single values must look like is in `cannery.catal
 docs/reference/fields.md explains the fields of profiles and components.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from packaging.utils import canonicalize_name
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from cannery.catalog.address_fields import HostUrl, IndexUrl, RegistryText
-from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.addresses import Host, Index, Published, Registries
+from cannery.catalog.compatibility import Compatibility, Drivers
 from cannery.catalog.component import Closed, Component, FromSource
-from cannery.catalog.drivers import Drivers
 from cannery.catalog.errors import CatalogError, FaultError, as_line
 from cannery.catalog.fields import (
     NAME,
@@ -50,14 +50,48 @@ from cannery.catalog.fields import (
     VersionText,
     parsed,
 )
-from cannery.catalog.image_user import UserField
-from cannery.catalog.published import Published
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind, Chip
 
+# What every distribution's tools take as a name in /etc/passwd; the driver's user has capitals.
+USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+# Below are the distribution's own users, above are nobody (65534) and what OpenShift gives to namespaces.
+FIRST_ID, LAST_ID = 1000, 60000
+# The driver's installer makes its user with this number on hosts, and gives the device nodes to it (case U01).
+DRIVER_ID = 1000
 # Seconds since 1970 that every file system and archive can hold.
 LATEST_EPOCH = 2**31 - 1
+
+
+def _user_name(value: str, _option: str) -> str:
+    if not USER_NAME.fullmatch(value):
+        what = f"{value!r} is not a name in /etc/passwd"
+        raise FaultError(what, "letters, digits, _ and -, at most 32, the first no digit, like HwHiAiUser")
+    if value == "root":
+        raise FaultError("root needs no user", "leave `user` out: images run as root then")
+    return value
+
+
+class ImageUser(Closed):
+    """A user with a name, a number, a group of the same name, and a home /home/<name>."""
+
+    name: Annotated[str, parsed(_user_name)]
+    uid: int = Field(DRIVER_ID, ge=FIRST_ID, le=LAST_ID)
+    gid: int = Field(DRIVER_ID, ge=FIRST_ID, le=LAST_ID)
+
+    @property
+    def home(self) -> str:
+        """The folder that HOME names."""
+        return f"/home/{self.name}"
+
+
+def _from_name(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
+    """Take a name alone for a user with that name and the usual numbers."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+UserField = Annotated[ImageUser, BeforeValidator(_from_name)]
 
 
 def _only_once(words: Iterable[str]) -> None:
@@ -67,30 +101,6 @@ def _only_once(words: Iterable[str]) -> None:
         if word in seen:
             raise FaultError(f"{word} is given twice", "remove one of them", (position,))
         seen.add(word)
-
-
-class Index(Closed):
-    """A package index that the stacks name: its URLs in the order in which they are tried.
-
-    `pages` are mirrors that are plain pages of links, tried before them. `public_pages` are such mirrors that messages
-    name, and that nothing asks before the user has set one.
-    Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
-    """
-
-    urls: tuple[IndexUrl, ...]
-    pages: tuple[IndexUrl, ...] = ()
-    public_pages: tuple[IndexUrl, ...] = ()
-    note: Text = ""
-
-
-class Host(Closed):
-    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
-
-    `mirrors` are tried before it.
-    """
-
-    url: HostUrl
-    mirrors: tuple[HostUrl, ...] = ()
 
 
 class Reasoned(Closed):
@@ -281,19 +291,6 @@ class BaseLine(Closed):
         """
         folders = (script.rpartition("/")[0] for script in self.scripts)
         return tuple(folder for folder in folders if folder.endswith("/bin"))
-
-
-class Registries(Closed):
-    """Where CANN images are published: full repositories, in the order in which they are tried."""
-
-    repositories: tuple[RegistryText, ...] = Field(min_length=1)
-    # By OS, where its images have repositories of their own.
-    by_os: dict[OsText, tuple[RegistryText, ...]] = Field(default_factory=dict)
-    source: Text
-
-    def of(self, os: str) -> tuple[str, ...]:
-        """Return the repositories of images on `os`."""
-        return self.by_os.get(os) or self.repositories
 
 
 class StubLibrary(Closed):

@@ -82,7 +82,7 @@ def _of_image(context: Context, reference: str) -> Contents:
     """Look into an image as `verify --against` does. Raises as `cannery.against.io.read` and `place_with`."""
     from cannery.against.image import read_facts, version_files
     from cannery.against.io.read import read_config, read_image
-    from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+    from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
     from cannery.commands.place import place_with
     from cannery.util.image_reference import parse_reference
 

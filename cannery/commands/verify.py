@@ -11,7 +11,7 @@ from cannery.against.expected import expected
 from cannery.against.image import read_facts, version_files
 from cannery.against.io.read import read_config, read_image
 from cannery.against.report import report_lines, report_value
-from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands.arguments import options_of
 from cannery.commands.place import place_with

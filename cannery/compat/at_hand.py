@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from cannery.compat.subject import Subject
 
-# What begins a pattern that names one release, as `^sglang 0\.5\.10 `.
-RELEASE = re.compile(r"\^(?P<name>(?:[\w-]|\\?[.-])+) (?P<version>(?:\w|\\?[.+])+) ")
-
 
 class Wheel(NamedTuple):
     """A wheel: its package and version, its Requires-Dist, and its modules that the target's Python cannot run."""
@@ -81,21 +78,3 @@ def _line(subject: Subject, line: str) -> Iterator[Finding]:
             "verify fails on each line of it that the profile does not allow",
             f"change the set, or add a pattern of that line to `pip_check_allow` in {subject.recipe.file}",
         )
-
-
-def stale_patterns(subject: Subject) -> Iterator[Finding]:
-    """Report patterns of pip_check_allow that name a release which is not in the set: they allow nothing."""
-    for pattern in subject.recipe.profile.pip_check_allow if subject.lock else ():
-        found = RELEASE.match(pattern)
-        if not found:
-            continue
-        name, named = (found[part].replace("\\", "") for part in ("name", "version"))
-        version = subject.versions.get(canonicalize_name(name))
-        if version != named:
-            has = f"the set has {name} {version}" if version else f"{name} is not in the set"
-            yield warning(
-                "pip-check-allow",
-                f"pip_check_allow is for {name} {named}, and {has}",
-                "verify fails on what `pip check` reports of another release",
-                f"change or remove {pattern!r} in {subject.recipe.file}",
-            )

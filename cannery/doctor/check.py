@@ -12,9 +12,8 @@ from cannery.vocab import Chip
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.catalog.catalog import ChipAccess
-    from cannery.catalog.drivers import Drivers
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ChipAccess, ImageUser
+    from cannery.catalog.compatibility import Drivers
     from cannery.catalog.target import Target
     from cannery.host.facts import HostFacts
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.catalog.compatibility import DRIVER
-from cannery.catalog.drivers import newest
+from cannery.catalog.compatibility import DRIVER, newest
 from cannery.catalog.versions import canonical, order, series_of, without_build
 from cannery.compat.table import holds
 from cannery.doctor.check import Check, State, closed, ok, seen_chips

@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.address_fields import host_url, reference_fault
+from cannery.catalog.addresses import host_url, reference_fault
 from cannery.catalog.errors import FaultError
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference

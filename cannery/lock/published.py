@@ -11,8 +11,7 @@ from cannery.lock.wheel_tags import best_wheel, parsed_wheel
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cannery.catalog.catalog import Index
-    from cannery.catalog.published import Published, PublishedFile
+    from cannery.catalog.addresses import Index, Published, PublishedFile
     from cannery.lock.lock import Lock, LockedPackage
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cannery.base.real import BaseNeed
 from cannery.errors import FindingsError
 from cannery.plan.grouping import make_groups
 from cannery.plan.layers import make_layers, plan_digest, planned_environment
@@ -138,3 +137,16 @@ def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
     name, digest = split_digest(labels[BASE_NAME])
     known = {split_digest(reference)[0] for reference in plan.recipe.base.references}
     return on_base(plan, name, labels.get(BASE_DIGEST) or digest) if name in known else plan
+
+
+@dataclass(frozen=True)
+class BaseNeed:
+    """What a build needs of its base: the first of `references` that exists for every one of `arches`.
+
+    `arch` is the target's, which is among `arches` (the stages run on the build host's own); `kind` as in the recipe.
+    """
+
+    references: tuple[str, ...]
+    arch: Arch
+    arches: tuple[Arch, ...]
+    kind: BaseKind

@@ -9,7 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cannery.catalog.address_fields import REGISTRY_HINT, reference_fault
+from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.component import FromSource
 from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
 from cannery.catalog.versions import without_build

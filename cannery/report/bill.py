@@ -18,7 +18,7 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cannery.catalog.catalog import Host
+    from cannery.catalog.addresses import Host
     from cannery.plan.plan import Plan
     from cannery.plan.source_step import SourceStep
 

@@ -20,8 +20,7 @@ from cannery.run.user import RunAs, home_env, run_as_notes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.catalog.catalog import ChipAccess
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.npus import HostNpus
     from cannery.run.mounts import Mount
 

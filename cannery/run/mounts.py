@@ -13,8 +13,7 @@ from cannery.recipe.environment import CACHE_HOME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cannery.catalog.catalog import ChipAccess
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.npus import HostNpus
 
 # Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.

@@ -12,7 +12,7 @@ from cannery.host.facts import uid_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ImageUser
 
 # Every distribution has them in /etc/passwd: root and nobody.
 NAMED = frozenset({0, 65534})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.address_fields import reference_fault
+from cannery.catalog.addresses import reference_fault
 from cannery.errors import UsageError
 from cannery.plan.tags import TAG, ImageTag
 from cannery.util.image_reference import parse_reference

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
-from cannery.catalog.catalog import Host
+from cannery.catalog.addresses import Host
 from cannery.sources.io.git_cache import GitCache
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from cannery import doctor
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
 from cannery.cli import main as cli

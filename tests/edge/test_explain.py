@@ -13,7 +13,7 @@ import factories
 import pytest
 from stub_index import StubIndex, make_wheel
 
-from cannery.catalog.catalog import Catalog, Index
+from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.io.explain import Known, explained, try_sets
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from cannery.catalog.catalog import Catalog
     from cannery.recipe.recipe import Options, Recipe
 
 DEAD = "http://127.0.0.1:9/simple"

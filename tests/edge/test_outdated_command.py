@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from small_checkout import LATER, TODAY, Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.compat.io.stock import ask_stock
 from cannery.errors import ExitCode
 from cannery.util.io.pip_settings import PipSettings

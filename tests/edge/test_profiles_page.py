@@ -11,7 +11,8 @@ import pytest
 import reference
 import yaml
 
-from cannery.catalog.catalog import Host, Profile
+from cannery.catalog.addresses import Host
+from cannery.catalog.catalog import Profile
 from cannery.catalog.component import (
     Known,
     Native,

@@ -14,7 +14,7 @@ import pytest
 import uv
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
 from cannery.explain.io.explain import Known, explained
 from cannery.lock.io.indexes import Answer, Asked

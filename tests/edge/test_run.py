@@ -20,7 +20,7 @@ from checkouts import copy_checkout
 from hosts import DCMI, DRIVER, HCCN, MANAGERS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
-from cannery.catalog.image_user import ImageUser
+from cannery.catalog.catalog import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import main as cli
 from cannery.commands import run as module

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stub_index import StubIndex, make_wheel
 
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.io import download
 from cannery.lock.io.wheelhouse import fetch

@@ -6,17 +6,8 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.catalog import (
-    BaseLine,
-    Catalog,
-    ChipAccess,
-    Host,
-    Index,
-    Profile,
-    Registries,
-    StandIn,
-    Tools,
-)
+from cannery.catalog.addresses import Host, Index, Registries
+from cannery.catalog.catalog import BaseLine, Catalog, ChipAccess, Profile, StandIn, Tools
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import parse_component
 from cannery.compat.subject import Subject

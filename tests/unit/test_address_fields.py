@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cannery.catalog.address_fields import reference_fault
-from cannery.catalog.catalog import Host, Index, Registries
+from cannery.catalog.addresses import Host, Index, Registries, reference_fault
 from cannery.catalog.errors import faults, without_secrets
 
 if TYPE_CHECKING:

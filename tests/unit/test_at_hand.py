@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import package, recipe, source_recipe, subject
 
-from cannery.compat.at_hand import Wheel, stale_patterns, wheel_findings
+from cannery.compat.at_hand import Wheel, wheel_findings
 from cannery.compat.io.at_hand import wheels_at_hand
+from cannery.compat.rules.packages import stale_patterns
 from cannery.lock.io.wheels import store_path
 from cannery.vocab import Severity
 

@@ -12,7 +12,7 @@ from checkouts import FROZEN
 from factories import base_line, profile, standin
 from pydantic import TypeAdapter, ValidationError
 
-from cannery.catalog.address_fields import HostUrl
+from cannery.catalog.addresses import HostUrl
 from cannery.catalog.catalog import BaseLine, ChipAccess, Profile, StandIn
 from cannery.catalog.component import Component
 from cannery.catalog.errors import CatalogError, faults

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from cannery.catalog.image_user import ImageUser
+from cannery.catalog.catalog import ImageUser
 from cannery.run.box import container_box
 from cannery.run.container import Container, RunRequest
 from cannery.run.mounts import Mount

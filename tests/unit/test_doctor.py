@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cannery.catalog.catalog import ChipAccess
-from cannery.catalog.drivers import Drivers
-from cannery.catalog.image_user import ImageUser
+from cannery.catalog.catalog import ChipAccess, ImageUser
+from cannery.catalog.compatibility import Drivers
 from cannery.catalog.target import Target
 from cannery.doctor import CHECKS, counts, diagnose, report_lines
 from cannery.doctor.check import Check, DriverWish, State, Wanted

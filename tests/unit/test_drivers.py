@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cannery.catalog.drivers import Drivers, newest
+from cannery.catalog.compatibility import Drivers, newest
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.versions import series_of
 from cannery.vocab import Chip

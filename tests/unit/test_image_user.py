@@ -11,10 +11,9 @@ import pytest
 from factories import catalog, compatibility, components, inputs, plan, profile, recipe, user_recipe
 from pydantic import ValidationError
 
-from cannery.catalog.catalog import Profile
+from cannery.catalog.catalog import ImageUser, Profile
 from cannery.catalog.component import parse_component
 from cannery.catalog.errors import faults
-from cannery.catalog.image_user import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest

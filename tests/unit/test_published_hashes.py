@@ -9,9 +9,9 @@ import pytest
 from checkouts import FROZEN
 from pydantic import ValidationError
 
+from cannery.catalog.addresses import Published
 from cannery.catalog.errors import CatalogError
 from cannery.catalog.io.read import load_catalog
-from cannery.catalog.published import Published
 from cannery.lock.lock import Lock, LockedPackage
 from cannery.lock.published import with_published
 from cannery.lock.text import format_lock, parse_lock

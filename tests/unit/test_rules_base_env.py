@@ -10,7 +10,7 @@ from checkouts import FROZEN
 from factories import subject
 
 from cannery.catalog.io.read import load_catalog
-from cannery.compat.rules.environment import base_env
+from cannery.compat.rules.components import base_env
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch, Severity

@@ -9,7 +9,7 @@ from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_p
 
 from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
-from cannery.compat.rules.chips import chips, emulation, socs
+from cannery.compat.rules.target import chips, emulation, socs
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 

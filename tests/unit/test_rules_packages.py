@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, compatibility, package, packages, recipe, source_profile, source_recipe, subject
 
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding, in_order

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from factories import catalog, package, profile, recipe, subject
 
-from cannery.catalog.catalog import Index
+from cannery.catalog.addresses import Index
 from cannery.compat.findings import Finding
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.packages import incomplete
-from cannery.compat.rules.requires import warned
+from cannery.compat.rules.packages import incomplete, warned
 from cannery.vocab import Severity
 
 

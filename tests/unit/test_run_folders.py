@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.catalog.image_user import ImageUser
+from cannery.catalog.catalog import ImageUser
 from cannery.run.mounts import Mount, user_caches
 
 

@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from schemas import compose_faults, kubernetes_faults, ray_faults, ray_job_faults
 
-from cannery.catalog.catalog import ChipAccess
-from cannery.catalog.image_user import ImageUser
+from cannery.catalog.catalog import ChipAccess, ImageUser
 from cannery.errors import UsageError
 from cannery.host.npus import HostNpus, full_model
 from cannery.lock.lock import LockedPackage

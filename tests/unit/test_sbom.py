@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from factories import ENGINE, catalog, inputs, package, plan, source_recipe
 
-from cannery.catalog.catalog import Host
+from cannery.catalog.addresses import Host
 from cannery.lock.io.wheels import store_path
 from cannery.plan.make import make_plan
 from cannery.plan.source_step import LocalTree

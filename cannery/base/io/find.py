@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cannery.base.real import BaseImage, BaseNeed
+from cannery.base.real import BaseImage
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.engine.io.inspect import build_cache, image_id, registry_image
 from cannery.engine.io.login import read_login
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     import docker
 
+    from cannery.plan.make import BaseNeed
     from cannery.plan.plan import Plan
     from cannery.util.io.downloads import Downloads
     from cannery.vocab import Arch

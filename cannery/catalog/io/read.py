@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from cannery.catalog.catalog import BaseLine, Catalog, ChipAccess, Host, Index, Profile, Registries, StandIn, Tools
-from cannery.catalog.compatibility import Compatibility
+from cannery.catalog.addresses import Host, Index, Published, Registries
+from cannery.catalog.catalog import BaseLine, Catalog, ChipAccess, Profile, StandIn, Tools
+from cannery.catalog.compatibility import Compatibility, Drivers
 from cannery.catalog.component import Component
 from cannery.catalog.cross_checks import cross_check
-from cannery.catalog.drivers import Drivers
 from cannery.catalog.errors import CatalogError, FaultError, faults, problem
 from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
 from cannery.catalog.io.yaml_file import read_yaml
-from cannery.catalog.published import Published
 from cannery.catalog.versions import without_build
 from cannery.errors import UsageError
 from cannery.util.io.files import shown_path

@@ -16,7 +16,8 @@ from cannery.vocab import DEFAULT_INDEX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cannery.catalog.catalog import Catalog, Index
+    from cannery.catalog.addresses import Index
+    from cannery.catalog.catalog import Catalog
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
     from cannery.recipe.recipe import Recipe

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.compat.at_hand import stale_patterns
 from cannery.compat.findings import in_order
-from cannery.compat.rules.chips import chips, emulation, socs
-from cannery.compat.rules.components import files, order, patches, releases, submodules
-from cannery.compat.rules.environment import atb, base_env, environment
+from cannery.compat.rules.components import atb, base_env, environment, files, order, patches, releases, submodules
 from cannery.compat.rules.fit import asked, fits
-from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch, torch_free
-from cannery.compat.rules.requires import not_there, overrides, requirements, substitutes, warned
-from cannery.compat.rules.target import base_tag, custom_base, driver, pythons
+from cannery.compat.rules.packages import (
+    denied,
+    excluded,
+    exclusive,
+    incomplete,
+    not_there,
+    one_arch,
+    overrides,
+    requirements,
+    stale_patterns,
+    substitutes,
+    torch_free,
+    warned,
+)
+from cannery.compat.rules.target import base_tag, chips, custom_base, driver, emulation, pythons, socs
 from cannery.compat.subject import Subject
 
 if TYPE_CHECKING:

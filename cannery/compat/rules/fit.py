@@ -17,19 +17,20 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, Rank
 from cannery.catalog.versions import order
 from cannery.compat.findings import Finding, error, note, warning
-from cannery.compat.judgement import judged, other_number, supporting
-from cannery.compat.offers import NO_SET, offers
-from cannery.compat.solve import Solver
+from cannery.compat.solve import NO_SET, Solver, offers
 from cannery.compat.table import (
     cited,
     departure,
     here,
     holds,
+    judged,
     judging,
     keys_of,
     listed,
+    other_number,
     phrase,
     rows_of,
+    supporting,
 )
 from cannery.recipe.select import parse_pin
 from cannery.vocab import BaseKind, Severity

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cannery.catalog.catalog import Index
+    from cannery.catalog.addresses import Index
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
     from cannery.lock.io.places import Place

@@ -14,7 +14,7 @@ from cannery.vocab import DEFAULT_INDEX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.catalog.catalog import Index
+    from cannery.catalog.addresses import Index
     from cannery.util.io.pip_settings import PipSettings
 
 

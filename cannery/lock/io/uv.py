@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cannery.catalog.catalog import Index
+    from cannery.catalog.addresses import Index
     from cannery.errors import CanneryError
     from cannery.lock.io.bound import Source
     from cannery.lock.io.indexes import Asked

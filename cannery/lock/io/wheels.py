@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from zipfile import ZipFile
 
-    from cannery.catalog.catalog import Index
+    from cannery.catalog.addresses import Index
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.downloads import Downloads
 

@@ -13,7 +13,7 @@ from cannery.run.container import host_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ImageUser
     from cannery.engine.io.find import Engine
     from cannery.run.container import Container
     from cannery.run.mounts import Mount

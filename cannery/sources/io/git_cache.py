@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from cannery.catalog.catalog import Host
+    from cannery.catalog.addresses import Host
 
 # Seconds in which a host must let something be heard; git shows progress all the time while it talks.
 SILENCE = 20.0

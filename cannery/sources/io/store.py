@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cannery.catalog.catalog import Host
+    from cannery.catalog.addresses import Host
     from cannery.sources.plan import SourceRequest
 
 

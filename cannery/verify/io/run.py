@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from cannery.catalog.catalog import ChipAccess
-    from cannery.catalog.image_user import ImageUser
+    from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.io.place import ImagePlace
     from cannery.host.npus import HostNpus
     from cannery.run.container import Container

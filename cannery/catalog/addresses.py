@@ -1,7 +1,10 @@
-"""Fields of the catalog that hold addresses: of package indexes, git hosts and image registries.
+"""Where files come from: package indexes, git hosts and registries of the catalog, and hashes that others published.
 
-None may hold credentials, which the host's own settings have (pip's, git's credential helper, docker's login): files of
-the catalog are committed. A message about an address that might hold some does not show it.
+An address holds no credentials, which the host's own settings have (pip's, git's credential helper, docker's login):
+files of the catalog are committed. A message about an address that might hold some does not show it.
+
+A lock takes hashes of images/hashes.yaml where the index is not reached. A wrong hash can only stop a build, since the
+file that is downloaded is compared with it.
 """
 
 from __future__ import annotations
@@ -10,13 +13,18 @@ import re
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from pydantic import Field, field_validator
+
+from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import parsed
+from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, parsed
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
 
 REPOSITORY = "{repository}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.
@@ -109,3 +117,78 @@ def reference_fault(text: str) -> str:
 IndexUrl = Annotated[str, parsed(_index_url)]
 HostUrl = Annotated[str, parsed(host_url)]
 RegistryText = Annotated[str, parsed(_registry)]
+
+
+class Index(Closed):
+    """A package index that the stacks name: its URLs in the order in which they are tried.
+
+    `pages` are mirrors that are plain pages of links, tried before them. `public_pages` are such mirrors that messages
+    name, and that nothing asks before the user has set one.
+    Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
+    """
+
+    urls: tuple[IndexUrl, ...]
+    pages: tuple[IndexUrl, ...] = ()
+    public_pages: tuple[IndexUrl, ...] = ()
+    note: Text = ""
+
+
+class Host(Closed):
+    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
+
+    `mirrors` are tried before it.
+    """
+
+    url: HostUrl
+    mirrors: tuple[HostUrl, ...] = ()
+
+
+class Registries(Closed):
+    """Where CANN images are published: full repositories, in the order in which they are tried."""
+
+    repositories: tuple[RegistryText, ...] = Field(min_length=1)
+    # By OS, where its images have repositories of their own.
+    by_os: dict[OsText, tuple[RegistryText, ...]] = Field(default_factory=dict)
+    source: Text
+
+    def of(self, os: str) -> tuple[str, ...]:
+        """Return the repositories of images on `os`."""
+        return self.by_os.get(os) or self.repositories
+
+
+def _wheel(text: str, _option: str) -> str:
+    try:
+        parse_wheel_filename(text)
+    except InvalidWheelFilename as error:
+        raise FaultError(
+            f"{text!r} is not the name of a wheel: {error}", "written like six-1.0-py3-none-any.whl"
+        ) from error
+    return text
+
+
+class PublishedFile(Closed):
+    """A wheel, its sha256, its bytes where they are published too, and in how many independent places it was seen."""
+
+    file: Annotated[str, parsed(_wheel)]
+    sha256: Sha256Text
+    size: int = Field(default=0, ge=0)
+    seen: int = Field(default=1, ge=1)
+    note: Text = ""
+
+
+class Published(Closed):
+    """What is known of the files of one index: where it was read, and when."""
+
+    source: Text = Field(min_length=8)
+    date: DateText
+    files: tuple[PublishedFile, ...]
+
+    @field_validator("files")
+    @classmethod
+    def _once(cls, files: tuple[PublishedFile, ...]) -> tuple[PublishedFile, ...]:
+        seen: set[str] = set()
+        for position, one in enumerate(files):
+            if one.file in seen:
+                raise FaultError(f"{one.file} is given twice", "remove one of them", (position,))
+            seen.add(one.file)
+        return files
