@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from cannery.commands.arguments import options_of
 from cannery.errors import CanneryError, ExitCode
+from cannery.lock.files import with_known_files
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
 from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
-from cannery.lock.published import with_known_files
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch

@@ -16,8 +16,8 @@ from packaging.utils import (
 )
 
 from cannery.catalog.versions import live, marker_environment, parsed_version
+from cannery.lock.files import parsed_wheel, wheel_rank
 from cannery.lock.lock import PROFILE_VIA
-from cannery.lock.wheel_tags import parsed_wheel, wheel_rank
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from packaging.version import Version
 
 from cannery.errors import UsageError
 from cannery.lock.check import lock_problems
+from cannery.lock.files import wheel_rank
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
 from cannery.lock.text import format_lock, parse_lock
-from cannery.lock.wheel_tags import wheel_rank
 from cannery.vocab import Arch
 
 INDEXES = {"cpu", "other"}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from cannery.errors import CanneryError, UsageError
+from cannery.lock.files import best_wheel
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest, chain
 from cannery.lock.text import format_lock, parse_lock
-from cannery.lock.wheel_tags import best_wheel
 from cannery.vocab import Arch
 
 SHA = "0123456789abcdef" * 4

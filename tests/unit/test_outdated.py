@@ -10,8 +10,8 @@ from packaging.version import Version
 
 from cannery.catalog.component import parse_component
 from cannery.compat.stock import Allowed, Release, Stock
+from cannery.lock.files import with_known_files
 from cannery.lock.lock import Lock, LockedPackage
-from cannery.lock.published import with_known_files
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.lock.wheel_tags import best_wheel
+from cannery.lock.files import best_wheel
 from cannery.vocab import Arch
 
 OLD, NEW, TOO_NEW = (f"x-1-cp39-abi3-manylinux_2_{minor}_aarch64.whl" for minor in (28, 31, 35))

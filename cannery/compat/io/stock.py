@@ -8,9 +8,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from cannery.compat.stock import Release, Stock
+from cannery.lock.files import installable
 from cannery.lock.io.indexes import ask_all
 from cannery.lock.io.places import bound_places, default_place, extra_places
-from cannery.lock.wheel_tags import installable
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

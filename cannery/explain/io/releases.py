@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
+from cannery.lock.files import installable
 from cannery.lock.io.bound import index_of
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.uv import PROBE
-from cannery.lock.wheel_tags import installable
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from packaging.version import Version
 
 from cannery.catalog.versions import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
+from cannery.lock.files import best_wheel, uv_platform, wheel_rank
 from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
 from cannery.lock.io.uv import PROBE
 from cannery.lock.uv_input import UvIndex, exact_pin
 from cannery.lock.uv_output import ResolvedFile
-from cannery.lock.wheel_tags import best_wheel, uv_platform, wheel_rank
 from cannery.util.io.files import local_sha256, write_atomic
 from cannery.util.urls import without_credentials
 

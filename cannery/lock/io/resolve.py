@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.versions import package_name
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
+from cannery.lock.files import best_wheel, public_mirrors, uv_platform
 from cannery.lock.io.bound import (
     Binder,
     NoFileError,
@@ -35,10 +36,8 @@ from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import default_place, extra_places
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
-from cannery.lock.published import public_mirrors
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
-from cannery.lock.wheel_tags import best_wheel, uv_platform
 from cannery.util.io.files import write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.trouble import State

@@ -11,7 +11,7 @@ from cannery.catalog.io.kept import load_catalog
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.lock.check import is_for, lock_problems
-from cannery.lock.published import with_published
+from cannery.lock.files import with_published
 from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch

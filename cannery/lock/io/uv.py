@@ -9,9 +9,9 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError, UnableError
+from cannery.lock.files import uv_platform
 from cannery.lock.uv_input import project_text, settings_text
 from cannery.lock.uv_output import FailureKind, explain, uv_failure
-from cannery.lock.wheel_tags import uv_platform
 from cannery.util.io.files import write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import index_credentials, uv_environment

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cannery.errors import FindingsError, NetworkError
+from cannery.lock.files import public_mirrors
 from cannery.lock.io.download import Download, remote_size
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheels import is_there, store_path
-from cannery.lock.published import public_mirrors
 from cannery.util.io.http import HostSession
 from cannery.util.io.locks import held
 from cannery.util.io.parallel import begin
