@@ -209,7 +209,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if is_tag:
         references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.of(target.os))
         return Base(BaseKind.REAL, references, line, tag_name, tag)
-    _check_reference(wanted, catalog)
+    _check_reference(wanted, catalog, target.base_tag)
     parse_reference(wanted)
     return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
 
@@ -218,7 +218,10 @@ def _all_tags(catalog: Catalog) -> frozenset[str]:
     return frozenset(tag for line in catalog.bases.values() for tag in line.tags)
 
 
-def _check_reference(text: str, catalog: Catalog) -> None:
+def _check_reference(text: str, catalog: Catalog, own: str) -> None:
     """A full reference has a registry host, a path or a digest; anything else is a misspelt tag."""
     if "/" not in text and ":" not in text and "@" not in text:
-        raise UsageError(f"BASE: {text!r} is not known", hint=did_you_mean(text, {STANDIN, *_all_tags(catalog)}))
+        known = {STANDIN, *_all_tags(catalog)}
+        forms = f"{STANDIN}, a tag of images/bases (as {own}), or a full image reference (as HOST/cann:{own})"
+        hint = did_you_mean(text, known) if nearest(text, known) else forms
+        raise UsageError(f"BASE: {text!r} is not known", hint=hint)

@@ -80,6 +80,16 @@ def test_bases(base: str | None, kind: BaseKind, references: tuple[str, ...]) ->
     assert (found.kind, found.references) == (kind, references)
 
 
+@pytest.mark.parametrize(
+    ("base", "hint"),
+    [("standing", "did you mean standin?"), ("foo", "standin, a tag of images/bases (as 8.5.0-910b-")],
+)
+def test_a_word_that_is_no_base(base: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="is not known") as caught:
+        recipe(Options(base=base))
+    assert caught.value.hint.startswith(hint)
+
+
 def test_the_targets_own_tag_is_a_base() -> None:
     assert recipe(Options(base="8.5.0-910b-ubuntu22.04-py3.11")).base.kind is BaseKind.REAL
 
