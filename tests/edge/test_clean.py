@@ -115,6 +115,19 @@ def age_all(store: Store, days: float) -> None:
         os.utime(path, (min(path.stat().st_mtime, ago(days)),) * 2)
 
 
+@pytest.mark.parametrize("folder", ["~", "~/..", "/"])
+def test_a_cache_among_your_own_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    mine = file(tmp_path / "home" / "git" / "mine" / "file", 1)
+    named = str(Path(folder).expanduser().resolve())
+    monkeypatch.setenv("CANNERY_CACHE", named if folder == "~/.." else folder)
+    assert cli.main(["clean", "sources"], ROOT) == ExitCode.USAGE
+    assert f"CANNERY_CACHE: {named} is no folder for a cache alone" in capsys.readouterr().err
+    assert mine.exists()
+
+
 def test_nothing_is_removed_where_no_kind_is_named(clean: Any, cache: Path) -> None:  # noqa: ANN401
     kept = [file(cache / "wheels/ab/cd/x.whl", 1), file(cache / "rootfs/x.tar", 30)]
     rows = clean()
