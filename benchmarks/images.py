@@ -40,7 +40,7 @@ from cannery.pipeline import planned  # noqa: E402
 from cannery.recipe.recipe import Options  # noqa: E402
 from cannery.sandbox.io.able import why_not  # noqa: E402
 from cannery.store.io.store import Store  # noqa: E402
-from cannery.util.io.own_folder import own_folder  # noqa: E402
+from cannery.util.io.locks import own_folder  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

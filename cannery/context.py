@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.host.io.settings import read_settings
-from cannery.host.settings import Settings, with_mirrors
-from cannery.util.io.files import sha256_bytes
+from cannery.host.settings import Setting, Settings, merged, of_environment, of_file, with_mirrors
+from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.patches.sets import PatchSet
     from cannery.sources.io.store import SourceStore
-    from cannery.util.io.downloads import Downloads
-    from cannery.util.io.pip_settings import PipSettings
+    from cannery.util.io.pip_settings import Downloads, PipSettings
 
 
 # Where an installed program keeps the locks that its user makes, below the working folder.
@@ -100,7 +98,7 @@ class Context:
     @property
     def downloads(self) -> Downloads:
         """What a download needs: the cache, a line for the user, and pip's settings when it asks for them."""
-        from cannery.util.io.downloads import Downloads
+        from cannery.util.io.pip_settings import Downloads
 
         return Downloads(self.cache, self.say, lambda: self.pip)
 
@@ -216,3 +214,27 @@ def named_folders(texts: Sequence[str]) -> dict[str, Path]:
 def template_digests(templates: Mapping[str, str]) -> dict[str, str]:
     """Return {path: hex SHA-256} of {path: text}."""
     return {name: sha256_bytes(text.encode()) for name, text in templates.items()}
+
+
+def read_settings(env: Mapping[str, str], folder: Path) -> Settings:
+    """Return what is set. A variable goes before `cannery.toml` in `folder`, and that before the user's own file.
+
+    Raises `UsageError` for a file that cannot be read, and as `of_file` and `of_environment`.
+    """
+    return merged((of_environment(env), _read(folder / OF_FOLDER, OF_FOLDER), _read(user_file(env), "")))
+
+
+def _read(path: Path, shown: str) -> dict[str, Setting]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"the settings cannot be read: {reason}", where=str(path)) from error
+    return of_file(text, shown or str(path), lambda named: _placed(named, path.parent))
+
+
+def _placed(named: str, folder: Path) -> str:
+    """Return the folder that a file names: a relative one is beside the file."""
+    return named if named.startswith("~") else str(folder.absolute() / named)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock
     from cannery.patches.io.patching import PatchInputs
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import LocalTree, SourceStep
+    from cannery.plan.sources import LocalTree, SourceStep
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest
     from cannery.verify.lines import Check
@@ -284,7 +284,7 @@ def on_found_base(
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
     """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
     from cannery.render.io.folder import write_folder
-    from cannery.util.io.heartbeat import heartbeat
+    from cannery.util.io.waiting import heartbeat
 
     fetch = partial(_fetched, context, catalog, plan)
     with heartbeat(context.say, lambda: "fetching wheels and sources"):
@@ -324,9 +324,9 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
     a failure, since somebody has changed files in them, they are unpacked again, and all checks run once more.
     """
     from cannery.engine.io.containers import remove_orphans
+    from cannery.host.facts import wanted_paths
     from cannery.host.io.look import read_host
     from cannery.host.io.place import EnginePlace
-    from cannery.host.npus import wanted_paths
     from cannery.verify.io.run import SCRIPT, Runner, verify
 
     context = work.context

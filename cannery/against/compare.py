@@ -14,8 +14,8 @@ from cannery.against.expected import TOOLKIT_HOME
 from cannery.against.fit import misfits
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.compat.table import phrase
-from cannery.recipe.bounds import TORCH, TORCH_NPU
 from cannery.recipe.environment import ATB_HOME, BUILD
+from cannery.recipe.select import TORCH, TORCH_NPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

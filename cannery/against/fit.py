@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.versions import live, marker_environment
 from cannery.compat.table import holds
-from cannery.recipe.bounds import TORCH, TORCH_NPU, rows_for
+from cannery.recipe.select import TORCH, TORCH_NPU, rows_for
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import PurePath
 
-    from cannery.plan.patched import OverlayFile
+    from cannery.plan.sources import OverlayFile
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from cannery.render.bake_file import NO_QUESTION
+from cannery.render.render import NO_QUESTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-COMMANDS = ("image", "build")
-# The option that looks at everything again.
-AGAIN = "--no-stamp"
 # Variables that differ from shell to shell, or with the size of a window, and change no image.
 NOT_OF_IMAGES = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "CANNERY_PROGRAM"}
 
@@ -43,11 +40,6 @@ class Stamp:
     outputs: Mapping[str, str]
     places: Places
     lines: tuple[str, ...]
-
-
-def is_asked(words: Sequence[str]) -> bool:
-    """Whether a command line may be answered by a stamp."""
-    return bool(words) and words[0] in COMMANDS and AGAIN not in words
 
 
 def stamp_name(words: Sequence[str], folder: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cannery import __version__
 from cannery.cli import options
-from cannery.cli.program import CHECKOUT
+from cannery.cli.output import CHECKOUT
 from cannery.errors import UsageError
 from cannery.vocab import did_you_mean, nearest
 

@@ -14,15 +14,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
-from cannery.build.stamp import AGAIN, is_asked
 from cannery.catalog.errors import CatalogError
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
-from cannery.cli.output import clean_streams, wants_color, width_of
-from cannery.cli.program import CHECKOUT, MAKE, as_called
+from cannery.cli.output import CHECKOUT, MAKE, as_called, clean_streams, wants_color, width_of
 from cannery.cli.system_error import system_error
 from cannery.errors import CanneryError, ExitCode
-from cannery.util.io.pip_settings import NOT_TAKEN, environment_secrets
-from cannery.util.redact import redactor
+from cannery.util.io.pip_settings import NOT_TAKEN
+from cannery.util.urls import environment_secrets, redactor
 
 if TYPE_CHECKING:
     import argparse
@@ -255,3 +253,14 @@ def _unexpected(error: Exception, known: _Known) -> ExitCode:
     print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
     print(f"  → please report it with {name}", file=sys.stderr)
     return ExitCode.DEFECT
+
+
+STAMPED = ("image", "build")
+
+
+AGAIN = "--no-stamp"
+
+
+def is_asked(words: Sequence[str]) -> bool:
+    """Whether a command line may be answered by a stamp."""
+    return bool(words) and words[0] in STAMPED and AGAIN not in words

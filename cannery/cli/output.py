@@ -1,4 +1,4 @@
-"""Standard output and error as commands write to them: no secrets, no control characters, fit for the terminal."""
+"""Output of commands: no secrets, no control characters, fit for the terminal; commands as a user calls them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cannery.util.redact import plain
+from cannery.util.urls import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import TextIO
 
+
+# The program of a checkout: messages are written with its name.
+CHECKOUT = "build.py"
+MAKE = "make"
+_OF_CHECKOUT = re.compile(r"\b(?:python )?build\.py (?P<words>[a-z][a-z-]*)\b")
+# Only what is no English sentence: variables, or the end of the hint, follow the target.
+_OF_MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))", re.MULTILINE)
+# A command that make takes as it is: alone, or with a profile, and nothing behind it.
+_PLAIN = re.compile(
+    r"\b(?:python )?build\.py (?P<command>[a-z][a-z-]*)(?: (?P<profile>PROFILE|[a-z0-9][a-z0-9.-]*))?(?=$|[`;,)])",
+    re.MULTILINE,
+)
 COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
 _SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[|  )", re.MULTILINE)
 # Where the continuation of a long line begins: below the last column of a row, or behind a mark.
@@ -25,6 +37,42 @@ _AS_IT_IS = re.compile(r"\s*(?:[|$]|sudo|docker|podman) |.*\\$")
 _PIECES = re.compile(r" *(?:`[^`\n]*`\S*|\S+)")
 # Narrower terminals get no wrapped text: nothing can be read in them anyway.
 _NARROWEST = 40
+
+
+def as_called(text: str, program: str, commands: Collection[str], of_profile: Collection[str]) -> str:
+    """Return a message whose commands are those of `program`: "build.py", "cannery" or "make".
+
+    `commands` are all commands, `of_profile` those that take a profile. With make, a command that has options of its
+    own stays one of build.py, which works beside make.
+    """
+    if program == MAKE:
+        return _PLAIN.sub(lambda found: _make_command(found, of_profile), text) if CHECKOUT in text else text
+    if "make " in text:
+        text = _OF_MAKE.sub(lambda found: _from_make(found, program, commands), text)
+    if program == CHECKOUT or CHECKOUT not in text:
+        return text
+    return _OF_CHECKOUT.sub(lambda found: _named(found, program, commands), text)
+
+
+def _named(found: re.Match[str], program: str, commands: Collection[str]) -> str:
+    return f"{program} {found['words']}" if found["words"] in commands else found[0]
+
+
+def _from_make(found: re.Match[str], program: str, commands: Collection[str]) -> str:
+    if found["target"] not in commands:
+        return found[0]
+    words = [program, found["target"]]
+    for variable in found["variables"].split():
+        name, _, value = variable.partition("=")
+        words += [value] if name == "PROFILE" else [f"--{name.lower().replace('_', '-')}", value]
+    return " ".join(words)
+
+
+def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:
+    command, profile = found["command"], found["profile"]
+    if not profile:
+        return f"make {command}" if command in {*of_profile, "clean"} else found[0]
+    return f"make {command} PROFILE={profile}" if command in of_profile else found[0]
 
 
 class CleanStream:

@@ -8,7 +8,7 @@ import socket
 import sys
 
 from cannery.errors import CanneryError, NetworkError, UnableError
-from cannery.util.io.write_errors import is_of_files, unwritable
+from cannery.util.io.files import is_of_files, unwritable
 
 _OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
 _NEXT = {

@@ -23,8 +23,7 @@ from cannery.catalog.versions import without_build
 from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
-from cannery.util.io.files import write_atomic
-from cannery.util.io.write_errors import unwritable
+from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.yaml_edit import applied, node_at, over, root_node
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import did_you_mean

@@ -14,9 +14,9 @@ from cannery.lock.files import missing_packages, published_at
 from cannery.lock.io.store import bind
 from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.make import plan_epoch
-from cannery.plan.patched import unpatched_words
+from cannery.plan.sources import unpatched_words
 from cannery.recipe.recipe import unlinked
-from cannery.util.io.write_errors import BY_OUTPUT, unwritable
+from cannery.util.io.files import BY_OUTPUT, unwritable
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from cannery.plan.make import on_labelled_base
 from cannery.ship.published import UNVERIFIED
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.image_reference import parse_reference
-from cannery.util.io.heartbeat import heartbeat
+from cannery.util.io.waiting import heartbeat
 from cannery.verify.io.run import PARTIAL
 from cannery.verify.lines import summary_line
 from cannery.vocab import BaseKind

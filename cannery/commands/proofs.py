@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.util.io.files import write_atomic
-from cannery.util.io.write_errors import unwritable
+from cannery.util.io.files import unwritable, write_atomic
 from cannery.verify.proof import LEVELS, STANDIN_ONLY, Proof, make_proof, proof_faults
 from cannery.vocab import BaseKind
 

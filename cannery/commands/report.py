@@ -24,8 +24,7 @@ from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.wheels import read_licences
 from cannery.report.page import Known, make_page, page_markdown
 from cannery.ship.referrers import FORMATS, Document, Kind
-from cannery.util.io.files import write_atomic
-from cannery.util.io.write_errors import BY_OUTPUT, unwritable
+from cannery.util.io.files import BY_OUTPUT, unwritable, write_atomic
 
 if TYPE_CHECKING:
     import argparse

@@ -14,8 +14,8 @@ from cannery.commands.place import store_place
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
 from cannery.errors import ExitCode, UnableError, UsageError
+from cannery.host.facts import full_model, parse_cards, wanted_paths
 from cannery.host.io.look import pci_devices, read_host
-from cannery.host.npus import full_model, parse_cards, wanted_paths
 from cannery.pipeline import planned
 from cannery.run.box import container_box
 from cannery.run.container import (

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from cannery.build.io.stamp import outputs_now, write_stamp
 from cannery.build.stamp import Places, Stamp
-from cannery.host.facts import INSTALL_INFO
+from cannery.host.facts import INSTALL_INFO, wanted_paths
 from cannery.host.io.place import EnginePlace
-from cannery.host.npus import wanted_paths
 from cannery.verify.io.run import stored_results
 from cannery.vocab import BaseKind
 

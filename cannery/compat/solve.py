@@ -18,7 +18,7 @@ from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.versions import distance, parsed_version, without_build
 from cannery.compat.subject import Subject
 from cannery.compat.table import here, holds, is_held, listed, misfits, phrase, weight
-from cannery.recipe.bounds import same_release, takes
+from cannery.recipe.select import same_release, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

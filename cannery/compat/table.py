@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
 from cannery.catalog.versions import order, parsed_version, without_build
-from cannery.recipe.bounds import same_release, takes
+from cannery.recipe.select import same_release, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

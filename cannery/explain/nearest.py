@@ -17,9 +17,8 @@ from cannery.compat.table import is_held
 from cannery.errors import CanneryError
 from cannery.explain.conflict import ItemKind
 from cannery.lock.request import lock_request
-from cannery.recipe.bounds import held_bounds, rows_for
 from cannery.recipe.recipe import Options
-from cannery.recipe.select import parse_pin, select
+from cannery.recipe.select import held_bounds, parse_pin, rows_for, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

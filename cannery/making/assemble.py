@@ -31,7 +31,7 @@ from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import python_home
 from cannery.render.render import files_layer, stage_name
 from cannery.util.image_reference import digest_of
-from cannery.util.io.heartbeat import heartbeat
+from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from cannery.lock.io.store import current_lock
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch
 from cannery.util.io.files import sha256_bytes
-from cannery.util.io.heartbeat import heartbeat
+from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def make_standins(work: Work) -> None:
         return
     from cannery.lock.io.wheels import fetch_wheels
     from cannery.standin.io.load import StandInRequest, ensure_standin, store_standin
-    from cannery.standin.spec import TORCH_NPU, standin_spec
+    from cannery.standin.tree import TORCH_NPU, standin_spec
 
     for reference, lock in wanted:
         spec = standin_spec(with_arch(plan.recipe, lock.arch), lock, catalog.standin)

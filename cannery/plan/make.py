@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
-from cannery.plan.grouping import make_groups
-from cannery.plan.layers import make_layers, plan_digest, planned_environment
-from cannery.plan.patched import with_patchers
+from cannery.plan.layers import make_groups, make_layers, plan_digest, planned_environment
 from cannery.plan.plan import Family, Inputs, Link, Plan
-from cannery.plan.source_step import source_steps
+from cannery.plan.sources import source_steps, with_patchers
 from cannery.recipe.recipe import left_out, tree_links
-from cannery.standin.spec import standin_reference
+from cannery.standin.tree import standin_reference
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, pinned, split_digest
 from cannery.vocab import Arch, BaseKind
 

@@ -1,4 +1,9 @@
-"""The manifest that every image carries at /opt/cannery/manifest.json (docs/manifest.schema.json)."""
+"""Files of Cannery's own in an image: its manifest, and what joins /opt/venv, pip and uv to the environment of a user.
+
+/opt/cannery/manifest.json is described by docs/manifest.schema.json. Layers are root's (owner 0:0), so that the same
+lock gives the same layers whoever runs them; what is written at run time has places of its own
+(`cannery.recipe.environment`).
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,19 @@ from typing import TYPE_CHECKING, Any
 from cannery import __version__
 from cannery.catalog.component import Native
 from cannery.catalog.versions import package_name
-from cannery.plan.overlay import overlay_files
-from cannery.recipe.environment import atb_abi, cache_folders
+from cannery.recipe.environment import OVERLAY, atb_abi, cache_folders, overlay_site
 from cannery.recipe.recipe import unlinked
 from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, digest_of, split_digest
 from cannery.vocab import BaseKind, Install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from cannery.catalog.compatibility import Compatibility
-    from cannery.plan.patched import Patch
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.sources import Patch, SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
+
 
 MANIFEST_SCHEMA = 1
 # The hash of a wheel that a rendered folder is still missing.
@@ -33,6 +37,13 @@ UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
 # As the verify script has them: distributions, and the component that runs from its tree.
 TRAINERS = ("verl", "mindspeed-rl")
 ENGINES = ("vllm", "sglang")
+# Run by each Python of /opt/venv at its start: what `pip install -e` left in the overlay is then in force there too.
+OVERLAY_PTH = "cannery-user.pth"
+# Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every environment that somebody
+# makes (`python -m venv`, Ray's runtime_env), and send what is meant for that one to the overlay.
+PIP_SETTINGS = "/opt/venv/pip.conf"
+# uv takes nothing of /opt/venv for installed, and would bring torch again, from another index: it needs settings.
+UV_SETTINGS = "/opt/cannery/uv.toml"
 
 
 def size_bytes(text: str) -> int:
@@ -311,3 +322,31 @@ def train_skips(recipe: Recipe) -> tuple[str, ...]:
 def _names(recipe: Recipe) -> frozenset[str]:
     """Return the names of components and of their distributions."""
     return frozenset({chosen.name for chosen in recipe.chosen} | {chosen.package for chosen in recipe.chosen})
+
+
+def overlay_files(plan: Plan) -> dict[str, str]:
+    """Return {path in the image: text} of what joins /opt/venv, pip and uv to the overlay; none without a user."""
+    recipe = plan.recipe
+    if recipe.profile.user is None:
+        return {}
+    path = f"/opt/venv/lib/python{recipe.target.python}/site-packages/{OVERLAY_PTH}"
+    names = {package.name for package in plan.lock.packages} | {step.package for step in plan.sources}
+    return {
+        path: f"import site; site.addsitedir({overlay_site(recipe)!r})\n",
+        PIP_SETTINGS: f"[global]\npython = {OVERLAY}/bin/python\n",
+        UV_SETTINGS: _uv_settings(names),
+    }
+
+
+def _uv_settings(names: Collection[str]) -> str:
+    """Return settings with which `uv pip` installs into the overlay, and lets the packages `names` be as they are."""
+    left = "".join(f'    "{name}",\n' for name in sorted(names))
+    return (
+        "# uv pip install --config-file " + UV_SETTINGS + " NAME\n"
+        "# puts NAME and what it needs into "
+        + OVERLAY
+        + ". What the image has already, listed here, is left as it is,\n"
+        "# NAME too: for another release of one of these take `pip install`.\n"
+        f"exclude-dependencies = [\n{left}]\n\n"
+        f'[pip]\npython = "{OVERLAY}/bin/python"\n'
+    )

@@ -1,18 +1,19 @@
-"""A plan: the ordered layers of an image, each with a digest of its inputs. It assumes no engine.
+"""A plan: the ordered layers of an image, each with a digest of its inputs, and its tag. It assumes no engine.
 
 What a layer holds is in `cannery.plan.layers`, how it is made in templates/. The plan's own digest does not
-depend on the arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag
-(CONTRACTS, "Tags").
+depend on the arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
+`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-standin][-forced]`; the moving alias is the same without the plan.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from cannery.plan.patched import is_own_patch
-from cannery.plan.tags import ImageTag
+from cannery.errors import UsageError
+from cannery.plan.sources import is_own_patch
 from cannery.recipe.recipe import LeftOut, left_out
 from cannery.vocab import Arch, BaseKind
 
@@ -23,13 +24,64 @@ if TYPE_CHECKING:
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock
     from cannery.patches.sets import PatchSet
-    from cannery.plan.grouping import Group
-    from cannery.plan.patched import NotPatched, PatchedTree
-    from cannery.plan.source_step import LocalTree, SourceStep
+    from cannery.plan.layers import Group
+    from cannery.plan.sources import LocalTree, NotPatched, PatchedTree, SourceStep
     from cannery.recipe.recipe import Recipe
 
 
+PLAN_DIGITS = 12
+TAG = re.compile(
+    r"(?P<cann>\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?)-(?P<chip>910b|a3|310p|910|950|a5)-(?P<os>[a-z][a-z_]*[\d._]+)"
+    r"-py(?P<python>3\.\d+)(?:-(?P<plan>[0-9a-f]{12}))?(?P<standin>-standin)?(?P<custom>-custom)?(?P<forced>-forced)?",
+    re.ASCII,
+)
 Family = Literal["apt", "dnf"]
+
+
+@dataclass(frozen=True)
+class ImageTag:
+    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's."""
+
+    cann: str
+    chip: str
+    os: str
+    python: str
+    plan: str = ""
+    standin: bool = False
+    custom: bool = False
+    forced: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"{self.cann}-{self.chip}-{self.os}-py{self.python}"]
+        parts += [self.plan] if self.plan else []
+        parts += [word for word in ("standin", "custom", "forced") if getattr(self, word)]
+        return "-".join(parts)
+
+    @property
+    def alias(self) -> str:
+        """The moving tag: the same without the plan."""
+        return str(replace(self, plan=""))
+
+
+def parse_tag(text: str) -> ImageTag:
+    """Parse a tag that `str(ImageTag)` wrote; raise `UsageError` for any other text."""
+    match = TAG.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a Cannery tag",
+            hint="written like 8.5.0-910b-ubuntu22.04-py3.11-0123456789ab[-standin][-forced]",
+        )
+    found = match.groupdict()
+    return ImageTag(
+        found["cann"],
+        found["chip"],
+        found["os"],
+        found["python"],
+        found["plan"] or "",
+        standin=bool(found["standin"]),
+        custom=bool(found["custom"]),
+        forced=bool(found["forced"]),
+    )
 
 
 class LayerKind(StrEnum):

@@ -1,6 +1,6 @@
 """The environment of an image, and of its base: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
 
-The base's own values come first (`base_env.expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`), then the virtual
+The base's own values come first (`expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`), then the virtual
 environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
 may refer to a name set before as `${NAME}`.
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Host
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.sources import SourceStep
 
 
 class Origin(StrEnum):

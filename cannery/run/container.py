@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.host.npus import card_text
+from cannery.host.facts import card_text
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.run.user import RunAs, home_env, run_as_notes
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.catalog.catalog import ChipAccess, ImageUser
-    from cannery.host.npus import HostNpus
+    from cannery.host.facts import HostNpus
     from cannery.run.mounts import Mount
 
 LONGEST_SHOWN = 80  # letters of a value, in a message

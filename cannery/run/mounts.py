@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.host.facts import RANKTABLE
-from cannery.host.npus import NPU_SMI, place_of
+from cannery.host.facts import NPU_SMI, RANKTABLE, place_of
 from cannery.recipe.environment import CACHE_HOME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.catalog.catalog import ChipAccess, ImageUser
-    from cannery.host.npus import HostNpus
+    from cannery.host.facts import HostNpus
 
 # Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
 ROOTS = "/root/.cache"

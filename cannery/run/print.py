@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cannery.host.npus import lacking
+from cannery.host.facts import lacking
 from cannery.run.container import docker_text
 from cannery.run.kubernetes import job, pod
 from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cannery.catalog.catalog import ChipAccess
-    from cannery.host.npus import HostNpus
+    from cannery.host.facts import HostNpus
     from cannery.plan.plan import Plan
     from cannery.run.container import Container
     from cannery.run.mounts import Mount

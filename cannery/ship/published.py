@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.addresses import reference_fault
 from cannery.errors import UsageError
-from cannery.plan.tags import TAG, ImageTag
+from cannery.plan.plan import TAG, ImageTag
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:

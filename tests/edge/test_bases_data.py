@@ -12,8 +12,7 @@ import pytest
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import Target, parse_chip
 from cannery.recipe.environment import expand_env
-from cannery.standin.spec import StandInSpec, entrypoint
-from cannery.standin.tree import cann_tree
+from cannery.standin.tree import StandInSpec, cann_tree, entrypoint
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

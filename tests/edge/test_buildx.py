@@ -274,7 +274,7 @@ def test_interrupt_cancels_once_and_leaves_nothing(build: Build, number: int) ->
 
 
 def test_a_build_that_ignores_the_interrupt_is_killed(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cannery.util.io.child.CANCEL_SECONDS", 0.3)
+    monkeypatch.setattr("cannery.util.io.process.CANCEL_SECONDS", 0.3)
     _view, group = interrupted_build(build, "stubborn", signal.SIGINT)
     assert (build.fake.parent / "signals").read_text() == "INT\n"
     with pytest.raises(ProcessLookupError):

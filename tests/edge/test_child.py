@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cannery.errors import UnableError
-from cannery.util.io.child import end, lines, start
+from cannery.util.io.process import end, lines, start
 
 ROOT = Path(__file__).parents[2]
 PARENT = """\
 import os, pathlib
-from cannery.util.io.child import lines, start
+from cannery.util.io.process import lines, start
 process = start(("sh", "-c", "echo $$; while :; do sleep 1; done"), dict(os.environ), pathlib.Path.cwd())
 for line in lines(process):
     if line:

@@ -17,10 +17,8 @@ from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 from cannery.cli import main as cli
 from cannery.context import read_context
 from cannery.host.facts import HostFacts, User
-from cannery.host.io import host_tree
 from cannery.host.io import look as host_facts
-from cannery.host.io.host_tree import below
-from cannery.host.io.look import read_facts, read_tree
+from cannery.host.io.look import below, read_facts, read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -328,7 +326,7 @@ def test_a_folder_that_may_not_be_read_stops_no_other_check(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return below(root, path)
 
-    monkeypatch.setattr(host_tree, "below", refuse)
+    monkeypatch.setattr(host_facts, "below", refuse)
     code, checks = doctor(healthy_a2(tmp_path))
     assert (code, not_ok(checks)) == (0, {"driver.files": "unknown", "driver.version": "unknown"})
     assert checks["driver.version"][1:] == (

@@ -14,7 +14,7 @@ from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, s
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.sources.io.git import quiet_env
 from cannery.sources.io.git_objects import has
-from cannery.util.io.parallel import StoppedError
+from cannery.util.io.locks import StoppedError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 
 from cannery.errors import UnableError
 from cannery.util.io.http import PassingError, retrying
-from cannery.util.io.locks import held
-from cannery.util.io.parallel import StoppedError, begin
+from cannery.util.io.locks import StoppedError, held
+from cannery.util.io.waiting import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

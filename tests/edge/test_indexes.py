@@ -16,9 +16,9 @@ from cannery.lock.io.indexes import Answer, Asked, ask, ask_all
 from cannery.lock.io.places import Place, as_url, extra_places
 from cannery.lock.io.resolve import remote_size
 from cannery.util.io.http import HostSession
-from cannery.util.io.pip_settings import PROXY_VARIABLES, PipSettings
+from cannery.util.io.pip_settings import PipSettings
 from cannery.util.trouble import State
-from cannery.util.urls import shown
+from cannery.util.urls import PROXY_VARIABLES, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

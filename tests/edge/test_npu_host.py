@@ -12,14 +12,14 @@ import pytest
 from host_trees import ASCEND, Tree, healthy_a2
 
 from cannery.catalog.io.read import load_catalog
+from cannery.host.facts import full_model, lacking, wanted_paths
 from cannery.host.io.look import read_host
-from cannery.host.npus import full_model, lacking, wanted_paths
 from cannery.run.container import Container, RunRequest, docker_arguments, make_container
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.host.npus import HostNpus
+    from cannery.host.facts import HostNpus
 
 A2 = load_catalog(Path(__file__).resolve().parent.parent.parent / "images").chips["910b"]
 NOBODY = 65534

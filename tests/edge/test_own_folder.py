@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cannery.errors import UnableError
-from cannery.util.io.own_folder import own_folder
+from cannery.util.io.locks import own_folder
 
 ROOT = Path(__file__).parents[2]
 KILLED = """\
 import pathlib, sys, time
-from cannery.util.io.own_folder import own_folder
+from cannery.util.io.locks import own_folder
 with own_folder(pathlib.Path(sys.argv[1])) as folder:
     (folder / "file").touch()
     print(folder, flush=True)

@@ -13,13 +13,12 @@ from cannery.lock.io.places import default_place
 from cannery.util.io import pip_settings
 from cannery.util.io.pip_settings import (
     PipSettings,
-    environment_secrets,
     index_credentials,
     parse_pip_settings,
     read_pip_settings,
     uv_environment,
 )
-from cannery.util.urls import without_credentials
+from cannery.util.urls import environment_secrets, without_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

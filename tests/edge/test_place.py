@@ -169,7 +169,7 @@ def test_a_failed_verify_unpacks_changed_layers_again(
     monkeypatch.setattr(module.Store, "heal", lambda *_: healed)
     vars(context).update(say=print)
     catalog: Any = SimpleNamespace(chips={plan().recipe.target.chip: SimpleNamespace(nodes=(), paths=())})
-    monkeypatch.setattr("cannery.host.npus.wanted_paths", lambda _access: ())
+    monkeypatch.setattr("cannery.host.facts.wanted_paths", lambda _access: ())
     work = Work(context, catalog, plan(), module.store_place(context))
     request: Any = SimpleNamespace(image="stack:1")
     healed = 2

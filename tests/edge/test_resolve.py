@@ -26,8 +26,7 @@ from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
-from cannery.util.io.downloads import Downloads
-from cannery.util.io.pip_settings import PipSettings
+from cannery.util.io.pip_settings import Downloads, PipSettings
 from cannery.util.trouble import State
 from cannery.vocab import Arch
 

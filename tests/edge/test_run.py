@@ -27,8 +27,8 @@ from cannery.commands import run as module
 from cannery.engine.io.find import Engine, NoEngineError
 from cannery.engine.io.inspect import require_runtime
 from cannery.errors import ExitCode, UnableError
+from cannery.host.facts import RANKTABLE, full_model, wanted_paths
 from cannery.host.io.look import read_host
-from cannery.host.npus import RANKTABLE, full_model, wanted_paths
 from cannery.run.container import RunRequest, make_container
 from cannery.run.io.folders import ready_caches
 from cannery.run.mounts import Mount

@@ -26,7 +26,8 @@ from cannery.plan.manifest import labels, manifest_text
 from cannery.recipe.recipe import Options
 from cannery.render.render import render
 from cannery.util.image_reference import mirrored
-from cannery.util.io.pip_settings import PipSettings, environment_secrets
+from cannery.util.io.pip_settings import PipSettings
+from cannery.util.urls import environment_secrets
 
 if TYPE_CHECKING:
     from argparse import Namespace

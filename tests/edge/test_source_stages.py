@@ -25,7 +25,7 @@ from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modu
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.tree import tree_leaves
 from cannery.assemble.io.wheel_files import WheelError
-from cannery.plan.patched import OverlayFile
+from cannery.plan.sources import OverlayFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from cannery.lock.check import lock_problems
 from cannery.lock.lock import PROFILE_VIA, chain
 from cannery.lock.request import lock_request
 from cannery.lock.text import parse_lock
-from cannery.plan.source_step import source_steps
+from cannery.plan.sources import source_steps
 from cannery.recipe.environment import atb_abi
 from cannery.recipe.recipe import Options, left_out, python_folders, tree_links
 from cannery.recipe.select import select

@@ -17,8 +17,9 @@ from fake_daemon import Answer, FakeDaemon, message
 
 from cannery.build import stamp as pure
 from cannery.build.io import stamp as io
-from cannery.build.stamp import Places, Stamp, is_asked, parse_stamp, stamp_name
+from cannery.build.stamp import Places, Stamp, parse_stamp, stamp_name
 from cannery.cli import main as cli
+from cannery.cli.main import is_asked
 from cannery.commands import stamp as command
 from cannery.context import Context
 from cannery.errors import ExitCode

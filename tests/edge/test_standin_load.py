@@ -23,7 +23,7 @@ from cannery.recipe.recipe import Options
 from cannery.standin.elf import shared_library
 from cannery.standin.io import load as standin
 from cannery.standin.io.load import StandInRequest, cann_layer, docker_archive, ensure_standin, store_standin
-from cannery.standin.spec import standin_spec
+from cannery.standin.tree import standin_spec
 from cannery.store.io.store import Store
 from cannery.util.io.files import sha256_file
 from cannery.vocab import Arch

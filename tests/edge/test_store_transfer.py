@@ -28,8 +28,8 @@ from cannery.store.describe import DOCKER, OCI
 from cannery.store.io import transfer
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, fetch, push
-from cannery.util.io.patience import WAITS
 from cannery.util.io.pip_settings import PipSettings
+from cannery.util.io.waiting import WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

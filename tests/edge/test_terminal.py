@@ -15,8 +15,7 @@ import pytest
 
 from cannery.cli import main as cli
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, SYNONYMS, parse
-from cannery.cli.output import CleanStream, wants_color, wrapped
-from cannery.cli.program import as_called
+from cannery.cli.output import CleanStream, as_called, wants_color, wrapped
 from cannery.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:

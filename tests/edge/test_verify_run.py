@@ -17,9 +17,9 @@ from cannery.context import Context
 from cannery.engine.io.containers import LABEL, owner
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, VerifyFailedError
+from cannery.host.facts import HostNpus
 from cannery.host.io.look import read_host
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.host.npus import HostNpus
 from cannery.store.io.store import Store
 from cannery.verify.io import run as module
 from cannery.verify.io.run import FILES, Runner, Verified, VerifyRequest, has_passed, script_digest

@@ -25,8 +25,7 @@ from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.io.wheels import missing_bytes, store_path
 from cannery.lock.lock import LockedPackage
 from cannery.util.io import http
-from cannery.util.io.downloads import Downloads
-from cannery.util.io.pip_settings import PipSettings
+from cannery.util.io.pip_settings import Downloads, PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -341,7 +340,7 @@ def test_interrupt_leaves_a_part_and_a_rerun_goes_on(stub: StubIndex, tmp_path: 
     code = (
         "import sys; from pathlib import Path; from cannery.lock.lock import LockedPackage as L\n"
         "from cannery.util.io.pip_settings import PipSettings; from cannery.lock.io.wheelhouse import fetch\n"
-        "from cannery.util.io.downloads import Downloads\n"
+        "from cannery.util.io.pip_settings import Downloads\n"
         f"downloads = Downloads(Path({str(tmp_path)!r}), print, lambda: PipSettings(index_url={stub.url!r}))\n"
         f"fetch([{package!r}], {{}}, downloads, lambda *_: None)\n"
     ).replace("LockedPackage(", "L(")

@@ -30,9 +30,8 @@ from cannery.plan.make import make_plan
 from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
-from cannery.render.bake_file import check_bake
 from cannery.render.lint import lint
-from cannery.render.render import BAKE_FILE, DOCKERFILE, render
+from cannery.render.render import BAKE_FILE, DOCKERFILE, check_bake, render
 from cannery.vocab import Arch
 from tests.golden.test_render import TEMPLATES, compare, tool
 

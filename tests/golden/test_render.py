@@ -21,8 +21,7 @@ from factories import compatibility, inputs, recipe, source_recipe, user_recipe
 from cannery.context import Context, template_digests
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
-from cannery.render.bake_file import check_bake
-from cannery.render.render import DOCKERFILE, render, stage_name, tool_paths, wheel_paths
+from cannery.render.render import DOCKERFILE, check_bake, render, stage_name, tool_paths, wheel_paths
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

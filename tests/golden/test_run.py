@@ -16,7 +16,7 @@ import yaml
 from hosts import HOSTS
 from schemas import compose_faults, kubernetes_faults, ray_faults, ray_job_faults
 
-from cannery.host.npus import HostNpus, full_model
+from cannery.host.facts import HostNpus, full_model
 from cannery.run.container import RunRequest, docker_text, make_container
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of

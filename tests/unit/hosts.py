@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cannery.host.npus import NPU_SMI, RANKTABLE, HostNpus
+from cannery.host.facts import NPU_SMI, RANKTABLE, HostNpus
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 DRIVER = ("/usr/local/Ascend/driver/lib64", "/usr/local/Ascend/driver/version.info", "/etc/ascend_install.info")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.errors import UnableError, UsageError
-from cannery.host.npus import (
+from cannery.host.facts import (
     DRIVER_GROUP,
     NPU_SMI,
     RANKTABLE,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from cannery.util.io.heartbeat import heartbeat
+from cannery.util.io.waiting import heartbeat
 
 
 def test_a_line_comes_while_the_block_is_silent_and_none_after_it() -> None:

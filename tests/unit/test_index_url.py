@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from cannery.util.redact import redactor
 from cannery.util.urls import (
     PROXY_SCHEMES,
     file_path,
+    redactor,
     shown,
     shown_text,
     url_credentials,

@@ -30,8 +30,7 @@ from cannery.catalog.component import parse_component
 from cannery.patches.syntax import Function
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import labels, manifest, manifest_text, size_bytes
-from cannery.plan.patched import Patch, PatchedTree, RecordedFile
-from cannery.plan.source_step import LocalTree
+from cannery.plan.sources import LocalTree, Patch, PatchedTree, RecordedFile
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
 

@@ -7,8 +7,7 @@ from factories import catalog, compatibility, components, inputs, lock, package,
 
 from cannery.errors import FindingsError
 from cannery.plan.make import make_plan, package_family
-from cannery.plan.plan import LayerKind, Plan
-from cannery.plan.tags import parse_tag
+from cannery.plan.plan import LayerKind, Plan, parse_tag
 from cannery.recipe.recipe import Base, Options, with_arch
 from cannery.vocab import Arch, BaseKind
 

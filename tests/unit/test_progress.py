@@ -22,8 +22,8 @@ from cannery.build.stages import Brought, Stage, brought, duration, seconds_left
 from cannery.build.stepname import parse_name
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
 from cannery.plan.plan import Layer, LayerKind
-from cannery.render.bake_file import check_bake
-from cannery.util.redact import redactor
+from cannery.render.render import check_bake
+from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

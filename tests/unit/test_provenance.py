@@ -10,7 +10,7 @@ import pytest
 from factories import ENGINE, catalog, inputs, plan, source_recipe
 
 from cannery.plan.make import make_plan, on_base
-from cannery.plan.source_step import LocalTree
+from cannery.plan.sources import LocalTree
 from cannery.recipe.recipe import Options
 from cannery.report.bill import make_bill
 from cannery.report.provenance import provenance_text

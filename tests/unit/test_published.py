@@ -6,7 +6,7 @@ import pytest
 
 from cannery.engine.oci import Entry, Published
 from cannery.errors import UsageError
-from cannery.plan.tags import parse_tag
+from cannery.plan.plan import parse_tag
 from cannery.ship.published import (
     DOCKER_MANIFEST,
     INDEX_TYPE,

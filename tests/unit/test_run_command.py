@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
 from cannery.errors import UnableError, UsageError
-from cannery.host.npus import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
+from cannery.host.facts import NPU_SMI, HostNpus, full_model, lacking, parse_cards, wanted_paths
 from cannery.run.container import Container, RunRequest, docker_arguments, docker_text, make_container
 
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS)

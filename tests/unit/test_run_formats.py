@@ -26,7 +26,7 @@ from schemas import compose_faults, kubernetes_faults, ray_faults, ray_job_fault
 
 from cannery.catalog.catalog import ChipAccess, ImageUser
 from cannery.errors import UsageError
-from cannery.host.npus import HostNpus, full_model
+from cannery.host.facts import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
 from cannery.run.container import Container, RunRequest, docker_arguments, make_container
 from cannery.run.kubernetes import dns_name, job, pod, size

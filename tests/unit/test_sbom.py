@@ -15,7 +15,7 @@ from factories import ENGINE, catalog, inputs, package, plan, source_recipe
 from cannery.catalog.addresses import Host
 from cannery.lock.io.wheels import store_path
 from cannery.plan.make import make_plan
-from cannery.plan.source_step import LocalTree
+from cannery.plan.sources import LocalTree
 from cannery.recipe.recipe import Options
 from cannery.report.bill import Bill, make_bill
 from cannery.report.cyclonedx import cyclonedx_text

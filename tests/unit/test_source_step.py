@@ -10,7 +10,7 @@ from factories import ENGINE_OLD, catalog, inputs, lock, package, source_compone
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
 from cannery.plan.plan import LayerKind, Plan
-from cannery.plan.source_step import LocalTree, SourceStep, source_steps
+from cannery.plan.sources import LocalTree, SourceStep, source_steps
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Install
 

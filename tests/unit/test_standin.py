@@ -17,9 +17,18 @@ from cannery.catalog.catalog import BaseLine, BaseTag, StandIn
 from cannery.catalog.target import Target
 from cannery.errors import FindingsError
 from cannery.recipe.recipe import Options
-from cannery.standin.spec import StandInSpec, entrypoint, image_config, standin_reference, standin_spec
 from cannery.standin.stubs import Stub
-from cannery.standin.tree import Entry, cann_tree, tree_tar, with_parents
+from cannery.standin.tree import (
+    Entry,
+    StandInSpec,
+    cann_tree,
+    entrypoint,
+    image_config,
+    standin_reference,
+    standin_spec,
+    tree_tar,
+    with_parents,
+)
 from cannery.vocab import Arch, Chip
 
 LATEST = "/usr/local/Ascend/ascend-toolkit/latest"

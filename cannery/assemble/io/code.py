@@ -28,8 +28,8 @@ from cannery.errors import UnableError
 from cannery.recipe.environment import VENV
 from cannery.store.io.packed import LEVEL, deflate
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
-from cannery.util.io.parallel import begin
 from cannery.util.io.process import run
+from cannery.util.io.waiting import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ from cannery.engine.oci import (
 )
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
 from cannery.util.image_reference import BASE_DIGEST, mirrored, parse_reference, split_digest
-from cannery.util.io.parallel import begin
+from cannery.util.io.waiting import begin
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from cannery.plan.make import BaseNeed
     from cannery.plan.plan import Plan
-    from cannery.util.io.downloads import Downloads
+    from cannery.util.io.pip_settings import Downloads
     from cannery.vocab import Arch
 
 # Seconds that an engine may take: to answer at all, and to ask a registry for us.

@@ -19,9 +19,9 @@ from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
 from cannery.build.retry import retry_command
 from cannery.errors import UsageError
-from cannery.render.bake_file import NO_QUESTION, check_bake
-from cannery.util.io.child import cancel, end, lines, start, terminated_as_interrupt
-from cannery.util.redact import redactor
+from cannery.render.render import NO_QUESTION, check_bake
+from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
+from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

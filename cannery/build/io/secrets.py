@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
 from cannery.standin.io.apt_sources import distribution_sources, host_release, source_lines
-from cannery.util.io.own_folder import own_folder
+from cannery.util.io.locks import own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

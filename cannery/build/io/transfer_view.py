@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from cannery.util.io.heartbeat import heartbeat
+from cannery.util.io.waiting import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import followed, here, holds, judging, listed, phrase
 from cannery.lock.files import public_mirrors, published_at
 from cannery.lock.lock import PROFILE_VIA, chain
-from cannery.recipe.bounds import TORCH, TORCH_NPU
+from cannery.recipe.select import TORCH, TORCH_NPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,8 +42,7 @@ from cannery.engine.oci import (
     refuse_missing,
 )
 from cannery.util.image_reference import DEFAULT_REGISTRY, digest_of, is_loopback, parse_reference
-from cannery.util.io.http import HostSession
-from cannery.util.io.trouble import trouble
+from cannery.util.io.http import HostSession, trouble
 from cannery.util.trouble import State
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cannery.plan.tags import TAG
+from cannery.plan.plan import TAG
 from cannery.store.io.store import remove_path
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from cannery.engine.io.inspect import find_image, image_layers, needed_image
 from cannery.errors import UnableError, UsageError
 from cannery.sandbox.box import Box, box_command
 from cannery.standin.io.rootfs import is_registered
-from cannery.util.io.own_folder import own_folder
+from cannery.util.io.locks import own_folder
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

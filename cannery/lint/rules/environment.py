@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.host.npus import card_text, parse_cards
+from cannery.host.facts import card_text, parse_cards
 from cannery.lint.case import RUNTIME_DEVICES, VISIBLE
 from cannery.lint.container import Remark
 from cannery.lint.shell import is_open

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from cannery.host.npus import NPU_SMI
+from cannery.host.facts import NPU_SMI
 from cannery.lint.case import DRIVER
 from cannery.lint.container import Remark
 from cannery.vocab import Chip, Severity

@@ -16,9 +16,8 @@ import urllib3
 from cannery.errors import NetworkError
 from cannery.lock.io.places import url_path
 from cannery.util.io.files import sha256_file
-from cannery.util.io.http import CertificateError, PassingError, retrying
-from cannery.util.io.parallel import StoppedError
-from cannery.util.io.trouble import status_trouble, trouble
+from cannery.util.io.http import CertificateError, PassingError, retrying, status_trouble, trouble
+from cannery.util.io.locks import StoppedError
 from cannery.util.trouble import State
 from cannery.util.urls import shown
 

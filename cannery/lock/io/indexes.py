@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError, UnsupportedRepoVersionError
 
 from cannery.lock.io.listing import Listed, list_files
-from cannery.util.io.http import HostSession, PassingError, retrying
-from cannery.util.io.parallel import begin
-from cannery.util.io.trouble import trouble
+from cannery.util.io.http import HostSession, PassingError, retrying, trouble
+from cannery.util.io.waiting import begin
 from cannery.util.trouble import OF_HOST, State
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
 from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
-from cannery.util.io.files import shown_path, write_atomic
+from cannery.util.io.files import is_of_files, shown_path, unwritable, write_atomic
 from cannery.util.io.locks import held
-from cannery.util.io.write_errors import is_of_files, unwritable
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

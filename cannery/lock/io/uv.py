@@ -12,11 +12,10 @@ from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.files import uv_platform
 from cannery.lock.uv_input import project_text, settings_text
 from cannery.lock.uv_output import FailureKind, explain, uv_failure
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import index_credentials, uv_environment
 from cannery.util.io.process import CommandError, run
-from cannery.util.io.write_errors import unwritable
 from cannery.util.urls import url_host
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from cannery.lock.io.download import Download, remote_size
 from cannery.lock.io.indexes import ask
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.lock.io.wheels import is_there, store_path
+from cannery.util.io.files import unwritable
 from cannery.util.io.http import HostSession
 from cannery.util.io.locks import held
-from cannery.util.io.parallel import begin
-from cannery.util.io.write_errors import unwritable
+from cannery.util.io.waiting import begin
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from cannery.lock.io.listing import Listed
     from cannery.lock.io.places import Place
     from cannery.lock.lock import LockedPackage
-    from cannery.util.io.downloads import Downloads
-    from cannery.util.io.pip_settings import PipSettings
+    from cannery.util.io.pip_settings import Downloads, PipSettings
 
 # Downloads at once.
 WORKERS = 8

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Index
     from cannery.lock.lock import LockedPackage
-    from cannery.util.io.downloads import Downloads
+    from cannery.util.io.pip_settings import Downloads
 
 
 def wheel_metadata(archive: ZipFile) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
 from cannery.patches.sets import PatchFile, PatchSet, completed, with_line_feeds
-from cannery.plan.patched import USER_SETS
-from cannery.util.io.files import sha256_bytes
-from cannery.util.io.write_errors import BY_OUTPUT, unwritable
+from cannery.plan.sources import USER_SETS
+from cannery.util.io.files import BY_OUTPUT, sha256_bytes, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ from cannery.patches.result import Layered
 from cannery.patches.sets import find_set
 from cannery.patches.summary import Difference, FileChanges, PatchChanges, differences, read_table
 from cannery.patches.syntax import Action, changed_names
-from cannery.plan.patched import USER_SETS, NotPatched, PatchedTree, component_of, providers, unpatched_words
+from cannery.plan.sources import USER_SETS, NotPatched, PatchedTree, component_of, providers, unpatched_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cannery.patches.io.steps import Applied
     from cannery.patches.sets import PatchSet
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import Chosen, ChosenSource
 
     # Fetches the trees of some sources of a plan: {component: archive}.

@@ -9,7 +9,7 @@ from cannery.errors import BuildFailedError
 from cannery.patches.edits import TAKING_OVER, edited
 from cannery.patches.result import Problem
 from cannery.patches.syntax import in_force
-from cannery.plan.patched import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
+from cannery.plan.sources import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from cannery.patches.io.trees import TreeReader
     from cannery.patches.result import Layered, PatchResult
     from cannery.patches.sets import PatchSet
-    from cannery.plan.patched import NotPatched
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.sources import NotPatched, SourceStep
     from cannery.recipe.recipe import Chosen
 
 # The module that takes a plugin's functions over, in templates/.

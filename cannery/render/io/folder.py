@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, UsageError
 from cannery.render.lint import lint
 from cannery.render.render import DOCKERFILE, patched_files, render
-from cannery.util.io.files import write_atomic
-from cannery.util.io.write_errors import unwritable
+from cannery.util.io.files import unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

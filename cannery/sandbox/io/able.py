@@ -14,7 +14,7 @@ from pathlib import Path
 from cannery.errors import UnableError
 from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
 from cannery.util.io.files import write_atomic
-from cannery.util.io.own_folder import own_folder
+from cannery.util.io.locks import own_folder
 
 # Where a host has its programs and their libraries. What of them is a link is the same folder once more.
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")

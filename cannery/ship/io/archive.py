@@ -14,8 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 from cannery.engine.io.client import counted
 from cannery.errors import CanneryError, FindingsError, UnableError, UsageError
 from cannery.ship.archive import SideFile, file_faults, read_side, side_text
-from cannery.util.io.files import write_atomic
-from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
+from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -19,7 +19,7 @@ from cannery.catalog.component import Closed
 from cannery.engine.io.registry import Access, Limits, Repository
 from cannery.engine.oci import AbsentError, MalformedError, read_layers
 from cannery.plan.manifest import MANIFEST_PATH
-from cannery.plan.tags import TAG, parse_tag
+from cannery.plan.plan import TAG, parse_tag
 from cannery.ship.io.registry import refusals
 from cannery.store.io.packed import GZIP, check_size
 

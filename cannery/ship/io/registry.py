@@ -27,7 +27,7 @@ from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
 from cannery.util.image_reference import parse_reference, split_tag
-from cannery.util.io.patience import patiently
+from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

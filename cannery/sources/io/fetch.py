@@ -27,7 +27,7 @@ from cannery.sources.io.store import LOCAL, SourceFile, note_text, noted, short
 from cannery.sources.io.tar import write_tar
 from cannery.sources.plan import Why, is_inside
 from cannery.util.io.files import write_atomic
-from cannery.util.io.parallel import StoppedError
+from cannery.util.io.locks import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

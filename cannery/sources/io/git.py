@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
-from cannery.util.io.child import cancel, end, start
-from cannery.util.io.parallel import StoppedError
+from cannery.util.io.locks import StoppedError
+from cannery.util.io.process import cancel, end, start
 
 if TYPE_CHECKING:
     import threading

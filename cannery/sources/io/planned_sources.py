@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.plan.source_step import LocalTree
+from cannery.plan.sources import LocalTree
 from cannery.sources.io.store import LOCAL
 from cannery.sources.plan import source_request
 from cannery.sources.requires import compare, is_requirement_file
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.component import Known
     from cannery.plan.plan import Plan
-    from cannery.plan.source_step import SourceStep
+    from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.store import SourceFile, SourceStore
 

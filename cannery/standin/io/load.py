@@ -21,15 +21,14 @@ from cannery.engine.io.inspect import ImageClient, image_id
 from cannery.errors import BuildFailedError, UnableError
 from cannery.standin.io.rootfs import check_space, ensure_rootfs
 from cannery.standin.io.wheel_symbols import wheel_libraries
-from cannery.standin.spec import image_config
 from cannery.standin.stubs import plan_stubs, stub_library
-from cannery.standin.tree import cann_tree, tree_tar
+from cannery.standin.tree import cann_tree, image_config, tree_tar
 from cannery.util.io.files import sha256_bytes, sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cannery.standin.spec import StandInSpec
+    from cannery.standin.tree import StandInSpec
     from cannery.store.io.store import Store
     from cannery.vocab import Arch
 

@@ -15,8 +15,7 @@ from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, check_size, inflated
 from cannery.util.image_reference import digest_of, parse_reference
-from cannery.util.io.files import sha256_file, write_atomic
-from cannery.util.io.write_errors import BY_OUTPUT, is_of_files, unwritable
+from cannery.util.io.files import BY_OUTPUT, is_of_files, sha256_file, unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,9 +30,8 @@ from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name,
 from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import is_as_unpacked, unpack
 from cannery.util.image_reference import DIGEST, digest_of, split_digest
-from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
 from cannery.util.io.locks import held
-from cannery.util.io.write_errors import is_of_files, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,10 +18,9 @@ from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manif
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
 from cannery.util.image_reference import parse_reference
-from cannery.util.io.files import sha256_file
+from cannery.util.io.files import is_of_files, sha256_file, unwritable
 from cannery.util.io.locks import held
-from cannery.util.io.patience import patiently
-from cannery.util.io.write_errors import is_of_files, unwritable
+from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

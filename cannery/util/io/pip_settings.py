@@ -20,11 +20,20 @@ from typing import TYPE_CHECKING
 from cannery.errors import UnableError, UsageError
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
-from cannery.util.redact import redactor
-from cannery.util.urls import file_path, shown, shown_text, url_credentials, url_problem, url_secrets
+from cannery.util.urls import (
+    PROXY_VARIABLES,
+    _secrets,
+    file_path,
+    redactor,
+    shown,
+    shown_text,
+    url_credentials,
+    url_problem,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +44,6 @@ SECTIONS = ("global", "install", ":env:")
 # Other spellings of an option that pip accepts.
 ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url", "extra-index-urls": "extra-index-url"}
 URLS = ("index-url", "extra-index-url", "find-links")
-PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 NOT_TAKEN = {
     "constraint": "pip's `constraint` setting is not taken over: the lock decides versions",
     "no-index": "pip's `no-index` setting is not taken over: locking asks the index",
@@ -85,20 +93,6 @@ class PipSettings:
     def redact(self, text: str) -> str:
         """Return `text` with `***` in place of every secret."""
         return redactor(self.credentials())(text)
-
-
-def _secrets(urls: Iterable[str]) -> tuple[str, ...]:
-    found = {secret for url in urls for secret in url_secrets(url)}
-    return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
-
-
-def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return what is secret of the addresses in the environment and of `more`, before pip is asked for its settings."""
-    heads = ("PIP_", "CANNERY_MIRROR_")
-    names = [name for name in env if name in PROXY_VARIABLES or (name.startswith(heads) and "://" in env[name])]
-    words = [word for name in names for word in env[name].split()]
-    # `NAME=ADDRESS` of a mirror.
-    return _secrets((*(word.partition("=")[2] if "=" in word.partition("://")[0] else word for word in words), *more))
 
 
 def read_pip_settings(env: Mapping[str, str], cache: Path | None = None) -> PipSettings:
@@ -278,3 +272,15 @@ def index_credentials(name: str, url: str) -> dict[str, str]:
         return {}
     stem = "UV_INDEX_" + "".join(sign if sign.isalnum() else "_" for sign in name.upper())
     return {f"{stem}_USERNAME": found[0], f"{stem}_PASSWORD": found[1]}
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """Where downloaded files are kept, how a line is printed for the user, and the host's pip settings.
+
+    The settings are a function, since asking pip takes half a second: a cache that has every file does not ask.
+    """
+
+    cache: Path
+    say: Callable[[str], None]
+    settings: Callable[[], PipSettings]

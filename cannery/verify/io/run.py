@@ -20,16 +20,16 @@ from cannery.run.box import container_box
 from cannery.run.container import RunRequest, docker_arguments, make_container
 from cannery.sandbox.box import Box
 from cannery.util.io.files import sha256_bytes, write_atomic
-from cannery.util.io.heartbeat import heartbeat
 from cannery.util.io.process import Result, run
+from cannery.util.io.waiting import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cannery.catalog.catalog import ChipAccess, ImageUser
+    from cannery.host.facts import HostNpus
     from cannery.host.io.place import ImagePlace
-    from cannery.host.npus import HostNpus
     from cannery.run.container import Container
     from cannery.verify.lines import Check
     from cannery.vocab import Arch
