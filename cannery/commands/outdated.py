@@ -44,6 +44,8 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if newer:
         where = f"`version` into {recipe.file}, with a later `exclude_newer`"
         print(f"to take them, write each as {where}, then run `build.py lock {recipe.name}`")
+    if held := next((one for one in report.packages if one.is_held), None):
+        print(f"why a newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`")
     return ExitCode.DONE
 
 

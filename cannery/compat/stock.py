@@ -71,7 +71,7 @@ class Stock:
 
 @dataclass(frozen=True)
 class Allowed:
-    """A stock without what the constraints of `request` or its sources, whose wishes are known, leave out.
+    """A stock without what the overrides or constraints of `request` leave out, or its sources, whose wishes are known.
 
     What wheels ask for would have to be fetched: the resolver finds it out.
     """
@@ -94,11 +94,10 @@ class Allowed:
     def _ranges(self) -> Mapping[str, SpecifierSet]:
         request = self.request
         overridden = {package_name(text) for text in request.overrides}
-        texts = [text for source in request.sources for text in source.requires]
-        environment = marker_environment(request.python, request.arch)
+        texts = [*request.constraints, *(text for source in request.sources for text in source.requires)]
+        texts = [*request.overrides, *(text for text in texts if package_name(text) not in overridden)]
         found: dict[str, SpecifierSet] = {}
-        for wanted in live((*request.constraints, *texts), environment):
+        for wanted in live(texts, marker_environment(request.python, request.arch)):
             name = canonicalize_name(wanted.name)
-            if name not in overridden:
-                found[name] = found.get(name, SpecifierSet()) & wanted.specifier
+            found[name] = found.get(name, SpecifierSet()) & wanted.specifier
         return found

@@ -36,6 +36,11 @@ class Outdated:
         """Whether a newer one fits."""
         return bool(self.locked and self.fits) and Version(self.fits) > Version(self.locked)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the newest one does not fit."""
+        return bool(self.newest and self.fits) and Version(self.newest) > Version(self.fits)
+
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
     """Return each (Python, arch) that an upgrade has to fit: the profile's, or a target that is none of them."""
@@ -51,8 +56,11 @@ def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], fitti
     for chosen in recipe.wheels:
         name = chosen.package
         own = "" if chosen.version else fitting.newest_for(name)
-        fits = public(pins.get(name, "")) or own or locked.get(name, "")
-        found.append(Outdated(name, locked.get(name, ""), fits, fitting.stock.newest(name)))
+        fits = public(pins.get(name, "")) or max(filter(None, (own, locked.get(name, ""))), key=Version, default="")
+        newest = fitting.stock.newest(name)
+        if newest and Version(newest) < Version(fits or newest):
+            newest = ""  # the index that has it was not asked
+        found.append(Outdated(name, locked.get(name, ""), fits, newest))
     return tuple(found)
 
 

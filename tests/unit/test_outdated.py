@@ -50,6 +50,14 @@ def test_the_profile_s_own_packages_are_in_its_order() -> None:
     assert lines[2].fits == "2.60.0", "it is not pinned"
     held = recipe(constraints=[{"requirement": "ray<2.55", "reason": "a reason of ours"}])
     assert look(held, {"ray": "2.60.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "2.60.0")
+    # `check` refuses what an override leaves out.
+    overridden = recipe(overrides=[{"requirement": "ray<2.55", "reason": "a reason of ours"}])
+    assert look(overridden, {"ray": "2.60.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "2.60.0")
+    assert [line.is_held for line in look(held, {"ray": "2.60.0", "torch": "2.9.0"})] == [False, False, True]
+
+
+def test_what_is_newest_is_not_known_where_the_lock_has_a_newer_one() -> None:
+    assert look(recipe(), {"ray": "2.49.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "")
 
 
 def test_tags_of_a_source_that_are_newer() -> None:
