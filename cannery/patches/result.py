@@ -75,11 +75,6 @@ class FileChange:
     old_mode: str | None = None
     new_mode: str | None = None
 
-    @property
-    def changes_mode(self) -> bool:
-        """Whether it can be executed after and could not before, or the other way round."""
-        return self.after is not None and (self.old_mode == EXECUTABLE) != (self.new_mode == EXECUTABLE)
-
 
 @dataclass(frozen=True)
 class Problem:

@@ -157,7 +157,7 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
 
 
 def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the manifest records of a patch: its files, and which functions of theirs have to be the ones in use.
+    """Return what the manifest records of a patch and its files.
 
     `reasons` are those for which a module cannot be imported, by its first part.
     """
@@ -173,8 +173,6 @@ def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str
                 "before": file.before,
                 "after": file.after,
                 "module": file.module,
-                "functions": [{"name": one.qualname, "sha256": one.sha256} for one in file.functions],
-                **({} if file.executable is None else {"executable": file.executable}),
                 **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
             }
             for file in patch.files
@@ -283,7 +281,7 @@ def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     files: dict[str, list[Mapping[str, Any]]] = {}
     for patch in patches:
-        mine = [file for file in patch["files"] if file.get("module") and file.get("functions")]
+        mine = [file for file in patch["files"] if file.get("module")]
         files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
     return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from cannery.lock.lock import Lock
     from cannery.patches.sets import PatchSet
-    from cannery.patches.syntax import Function
     from cannery.recipe.recipe import ChosenSource, Recipe
 
 
@@ -65,16 +64,13 @@ class RecordedFile:
     """What the manifest records of a file that one patch changes.
 
     `path` is in the tree; `before` is the file without any patch and `after` the file with all of them. `module` is its
-    name for an import, "" for what is none; `functions` are those that the patch adds or replaces. `executable` is set
-    where the patch changes that, and the image has the tree itself: what a wheel makes of modes is the installer's.
+    name for an import, "" for what is none.
     """
 
     path: str
     before: str | None
     after: str | None
     module: str = ""
-    functions: tuple[Function, ...] = ()
-    executable: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -129,13 +129,11 @@ FAKE_DRIVER = (
     f"echo Version=25.2.0 > {DRIVER}/version.info"
 )
 FAKE_SMI = r"printf '#!/bin/sh\necho npu-smi 25.2.0\n' > /usr/local/bin/npu-smi && chmod 755 /usr/local/bin/npu-smi"
-# A patch of which one function is in the manifest, by the hash of its text.
+# A patch of one module.
 PATCH = (
-    'import hashlib; sys.dont_write_bytecode = True; sys.path.insert(0, "/opt/cannery"); import patched',
-    'f = site / "verl/protocol.py"; t = f.read_bytes(); h = hashlib.sha256(t).hexdigest()',
-    'd = next(d for d in patched.definitions(t) if "." not in d.name and not d.conditional and not d.decorated)',
+    "import hashlib",
+    'f = site / "verl/protocol.py"; h = hashlib.sha256(f.read_bytes()).hexdigest()',
     'row = {"path": str(f), "before": None, "after": h, "module": "verl.protocol"}',
-    'row["functions"] = [{"name": d.name, "sha256": d.sha256}]',
     'm["patches"].append({"name": "p", "digest": h, "component": "verl", "files": [row]})',
 )
 # torch.npu is torch_npu.npu.
@@ -307,19 +305,7 @@ IMPORT = (
         ),
     ),
     Breakage("import.plugins", "a folder without code", HOLLOW_PLUGIN, arguments=("--only", "import.plugins")),
-    Breakage(
-        "import.patch.p", "a function of another text", python(*PATCH, 'row["functions"][0]["sha256"] = "0" * 64')
-    ),
-    Breakage(
-        "import.patch.p",
-        "a function that another import replaced",
-        python(
-            *PATCH,
-            'start = site / "verl/__init__.py"',
-            'text = f"import verl.protocol\\nverl.protocol.{d.name} = lambda *given: None\\n"',
-            "start.write_text(start.read_text() + text)",
-        ),
-    ),
+    Breakage("import.patch.p", "a module that does not import", python(*PATCH, 'row["module"] = "verl.gone"')),
     Breakage("import.torch-npu-pair", "the other C++ ABI", python('m["base"]["atb_abi"] = 0')),
     Breakage(
         "import.torch-npu-pair",

@@ -175,7 +175,6 @@ def test_patch_that_is_left_out_fails(cannery: Cannery, container: str) -> None:
     assert found["static.patches"][0] == "failed"
     assert "core" in found["static.patches"][1]
     assert f"{TREE}/engine/core.py" in found["static.patches"][1]
-    assert found["import.patch.core"][0] == "failed"
 
 
 def test_another_engine_installed_over_it_is_named(cannery: Cannery, container: str, tmp_path: Path) -> None:
@@ -203,7 +202,7 @@ def test_mounted_tree_without_a_patch_is_told(cannery: Cannery, patched: Patched
     done = cannery.docker(*mount, PYTHON, "-c", WITH_NPU)
     assert done.stdout.splitlines() == ["Patch Summary of the plugin", "plain"]
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("cannery:"))
-    assert f"{TREE} lacks" in line
+    assert "engine lacks" in line
     assert "core" in line
     found = verified(cannery, *mount)
     assert found["static.patches"][0] == "failed"

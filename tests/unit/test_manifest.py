@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 
 from cannery import __version__
 from cannery.catalog.component import parse_component
-from cannery.patches.syntax import Function
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import labels, manifest, manifest_text, size_bytes
 from cannery.plan.sources import LocalTree, Patch, PatchedTree, RecordedFile
@@ -211,7 +210,7 @@ def test_patch_of_a_module_that_a_stand_in_cannot_import_is_skipped_there_with_i
     item = {"module": "kernels", "standin": "it imports acl"}
     kernels = source_components()["kernels"].model_dump(exclude_defaults=True) | {"imports": [item]}
     every = {**components(), **source_components(), "kernels": parse_component(kernels)}
-    file = RecordedFile("/opt/src/kernels/a.py", None, "0" * 64, "kernels.a", (Function("f", "1" * 64),))
+    file = RecordedFile("/opt/src/kernels/a.py", None, "0" * 64, "kernels.a")
     tree = PatchedTree("kernels", (Patch("mine", "2" * 64, "PATCHES", "3" * 40, (file,)),), ())
     for options, reason in ((STANDIN, "it imports acl"), (None, None)):
         found = source_recipe(options, catalog(components=every))

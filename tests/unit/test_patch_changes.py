@@ -1,22 +1,13 @@
-"""What a change of a Python file is, by its syntax, and the functions that it brings into force."""
+"""What a change of a Python file is, by its syntax."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.util
-import inspect
 import textwrap
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.patches.syntax import Function, changed_names, in_force
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
+from cannery.patches.syntax import changed_names
 
 
 def changes(before: str | None, after: str | None, path: str = "verl/x.py") -> list[str]:
@@ -138,162 +129,7 @@ def test_what_is_nested_too_deeply_is_no_traceback() -> None:
     deep = b"x = " + b" + ".join([b"1"] * 3000) + b"\n"
     with pytest.raises(FindingsError, match=r"^verl/x.py"):
         changed_names("verl/x.py", None, deep)
-    with pytest.raises(FindingsError, match=r"^verl/x.py"):
-        in_force(None, b"def f():\n    " + deep, path="verl/x.py")
-
-
-def test_in_force_names_the_line_of_what_is_no_python() -> None:
-    for before, after in ((None, b"x = 1\ndef f(\n"), (b"x = 1\ndef f(\n", b"")):
-        with pytest.raises(FindingsError, match=r"^verl/x.py:2: "):
-            in_force(before, after, path="verl/x.py")
-    for data in (b"# coding: nonesuch\n", b"x = '\xff'\n"):
-        with pytest.raises(FindingsError, match=r"^verl/x.py:1: "):
-            in_force(None, data, path="verl/x.py")
 
 
 def test_a_text_with_an_unknown_escape_warns_of_nothing() -> None:
     assert changes("", "x = '\\d'\n") == ["added attribute x"]
-
-
-# --- in_force
-
-OLD = "def kept(): return 1\ndef f(): return 1\nclass A:\n    def m(self): return 1\n    def n(self): return 1\n"
-
-
-def names(before: str | None, after: str) -> list[str]:
-    """Names in force."""
-    old = None if before is None else textwrap.dedent(before).encode()
-    found = in_force(old, textwrap.dedent(after).encode())
-    return [one.qualname for one in found]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (OLD, OLD, []),
-        (OLD, "# moved\n\n" + OLD, []),
-        (OLD, OLD.replace("def f(): return 1", "def f(): return 2"), ["f"]),
-        (OLD, OLD.replace("def n(self): return 1", "def n(self): return 2"), ["A.n"]),
-        (None, OLD, ["kept", "f", "A.m", "A.n"]),
-        ("", "class A:\n    class B:\n        async def f(self): ...\n", ["A.B.f"]),
-        ("", "def f():\n    def inner(): ...\n", ["f"]),
-        ("", "if a:\n    def f(): ...\n", ["f"]),
-        ("", "if a:\n    class A:\n        def f(self): ...\n", ["A.f"]),
-        ("", "try:\n    def f(): ...\nfinally:\n    pass\n", ["f"]),
-        ("", "with a:\n    def f(): ...\n", ["f"]),
-        ("", "if a:\n    def f(): return 1\nelse:\n    def f(): return 2\n", []),
-        ("", "try:\n    from x import f\nexcept ImportError:\n    def f(): ...\n", []),
-        ("", "if TYPE_CHECKING:\n    def f(): ...\n", []),
-        ("", "if typing.TYPE_CHECKING:\n    def f(): return 1\nelse:\n    def f(): return 2\n", ["f"]),
-        ("", "def f(): ...\nf = wrapped(f)\n", []),
-        ("", "def f(): ...\nf.retries = 3\n", []),
-        ("", "class A:\n    def f(self): ...\nA.f = g\n", []),
-        ("", "def f(): ...\ndef f(a): ...\n", ["f"]),
-        ("", "class A:\n    def f(self): ...\nclass A:\n    def g(self): ...\n", ["A.g"]),
-        ("class A:\n    @property\n    def p(self): return 1\n    @p.setter\n    def p(self, v): ...\n",
-         "class A:\n    @property\n    def p(self): return 2\n    @p.setter\n    def p(self, v): ...\n", ["A.p"]),
-        ("class A:\n    @property\n    def p(self): return 1\n    @p.setter\n    def p(self, v): ...\n",
-         "class A:\n    @property\n    def p(self): return 1\n    @p.setter\n    def p(self, v): self.v = v\n",
-         ["A.p.fset"]),
-        ("", "class A:\n    @property\n    def p(self): ...\n    @p.deleter\n    def p(self): ...\n",
-         ["A.p", "A.p.fdel"]),
-    ],
-)  # fmt: skip
-def test_functions_in_force(before: str | None, after: str, expected: list[str]) -> None:
-    assert names(before, after) == expected
-
-
-def test_the_hash_is_of_the_lines_from_the_decorator_to_the_end() -> None:
-    text = (
-        b"class A:\r\n    @staticmethod\r\n    def f(a,  \r\n          b):\r\n        return a   # so\r\n\r\nx = 1\r\n"
-    )
-    lines = "@staticmethod\ndef f(a,\n      b):\n    return a   # so"
-    digest = hashlib.sha256(lines.encode()).hexdigest()
-    assert in_force(None, text) == (Function("A.f", digest),)
-
-
-def test_a_source_in_another_encoding_is_read_as_it_says() -> None:
-    text = "# coding: latin-1\ndef f(): return 'é'\n"
-    (function,) = in_force(None, text.encode("latin-1"))
-    assert function.sha256 == hashlib.sha256("def f(): return 'é'".encode()).hexdigest()
-
-
-RUNNING = '''\
-import functools
-
-
-def wrapped(function):
-    @functools.wraps(function)
-    def call(*args):
-        return function(*args)
-
-    return call
-
-
-@wrapped
-@wrapped
-def f(a):
-    """Text
-  with less indent.\x0c
-    """
-    return [
-        a,
-
-    ]
-
-
-class A:
-    @property
-    def p(self): return 1
-
-    @p.setter
-    @wrapped
-    def p(self, value):
-        pass
-
-    @functools.cached_property
-    def c(self):
-        return 1
-
-    @staticmethod
-    def s():
-        return (lambda: 1)()
-
-    @classmethod
-    @wrapped
-    def k(cls):
-        return 1
-
-    class B:
-        async def g(self):
-            return 1
-'''
-
-
-def running(module: ModuleType, qualname: str) -> str:
-    """The hash found from what runs, as `in_force` says; `inspect` finds the end of a function on its own."""
-    value: Any = module
-    for word in qualname.split("."):
-        value = inspect.getattr_static(value, word) if inspect.isclass(value) else getattr(value, word)
-    if isinstance(value, property):
-        value = value.fget
-    elif isinstance(value, staticmethod | classmethod):
-        value = value.__func__
-    elif isinstance(value, functools.cached_property):
-        value = value.func
-    lines, _first = inspect.getsourcelines(inspect.unwrap(value))
-    text = textwrap.dedent("".join(lines)).rstrip("\n")
-    return hashlib.sha256("\n".join(line.rstrip() for line in text.split("\n")).encode()).hexdigest()
-
-
-def test_what_runs_has_the_hash_that_is_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "running.py"
-    path.write_text(RUNNING)
-    spec = importlib.util.spec_from_file_location("running", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    recorded = {one.qualname: one.sha256 for one in in_force(None, RUNNING.encode())}
-    assert list(recorded) == ["wrapped", "f", "A.p", "A.p.fset", "A.c", "A.s", "A.k", "A.B.g"]
-    assert {name: running(module, name) for name in recorded} == recorded

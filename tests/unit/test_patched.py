@@ -58,10 +58,8 @@ class Trees:
     def _patch(self, name: str) -> dict[str, Any]:
         before, after = TEXTS[name]
         module = name.removesuffix(".py").replace("/", ".")
-        file: dict[str, Any] = {"path": str(self.tree / name), "module": module, "functions": []}
+        file: dict[str, Any] = {"path": str(self.tree / name), "module": module}
         file |= {"before": before and sha(before), "after": after and f"sha256:{sha(after)}"}
-        if after == FUNCTION:
-            file["functions"] = [{"name": "fit", "sha256": sha(FUNCTION.rstrip("\n"))}]
         return {"name": module.split(".")[1], "digest": sha("p"), "component": "verl-src", "files": [file]}
 
     def lay(self, folder: Path, state: int = 1) -> Path:
@@ -99,41 +97,22 @@ def test_nothing_is_said_when_all_is_well(trees: Trees) -> None:
 
 def test_what_a_tree_lacks_is_one_line(trees: Trees) -> None:
     (trees.tree / "verl/workers.py").write_text(TEXTS["verl/workers.py"][0] or "")
-    start = f"cannery: {trees.tree} lacks"
-    assert trees.said() == [f"{start} 1 of 4 patches: workers (verl/workers.py is not patched)"]
+    start = "cannery: verl-src lacks"
+    place = f"{trees.tree}/verl/workers.py"
+    assert trees.said() == [f"{start} 1 of 4 patches: workers ({place} is not patched)"]
     (trees.tree / "recipe/dapo.py").write_text("x = 3\n")
-    assert trees.said() == [f"{start} 2 of 4 patches: workers, dapo (verl/workers.py is not patched; …)"]
-
-
-def test_a_mode_that_a_patch_sets_is_looked_at(trees: Trees) -> None:
-    path = trees.tree / "recipe/dapo.py"
-    (file,) = next(patch for patch in trees.manifest["patches"] if patch["name"] == "dapo")["files"]
-    for wanted, mode, says in (
-        (True, 0o644, "cannot be executed, the patch lets it"),
-        (False, 0o755, "can be executed, the patch takes that away"),
-    ):
-        path.chmod(mode)
-        file["executable"] = wanted
-        assert trees.said() == [f"cannery: {trees.tree} lacks 1 of 4 patches: dapo (recipe/dapo.py {says})"]
-        path.chmod(mode ^ 0o111)
-        assert trees.said() == []
+    assert trees.said() == [f"{start} 2 of 4 patches: workers, dapo ({place} is not patched; …)"]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("recipe/dapo.py", "x = 1\n", "dapo (recipe/dapo.py is not patched)"),
-        ("recipe/dapo.py", "x = 3\n", "dapo (recipe/dapo.py has neither the patched nor the original content)"),
-        ("recipe/dapo.py", None, "dapo (recipe/dapo.py does not exist)"),
-        ("verl/added.py", None, "added (verl/added.py does not exist)"),
-        ("verl/removed.py", "z = 1\n", "removed (verl/removed.py still exists, the patch removes it)"),
-        ("verl/workers.py", "def fit(self): 1 +\n", "workers (verl/workers.py has neither the patched nor "),
-        (
-            "verl/workers.py",
-            f"{FUNCTION}\n\ndef fit(self):\n    return 1\n",
-            "workers (verl/workers.py has neither the ",
-        ),
-        ("verl/workers.py", f"if 1:\n  {FUNCTION}x", "workers (verl/workers.py has neither the patched nor "),
+        ("recipe/dapo.py", "x = 1\n", "dapo ({} is not patched)"),
+        ("recipe/dapo.py", "x = 3\n", "dapo ({} has neither the patched nor the original content)"),
+        ("recipe/dapo.py", None, "dapo ({} does not exist)"),
+        ("verl/added.py", None, "added ({} does not exist)"),
+        ("verl/removed.py", "z = 1\n", "removed ({} still exists, the patch removes it)"),
+        ("verl/workers.py", f"{FUNCTION}\nx = 1\n", "workers ({} has neither the patched nor the original content)"),
     ],
 )
 def test_each_way_in_which_a_file_departs(trees: Trees, name: str, text: str | None, says: str) -> None:
@@ -141,49 +120,14 @@ def test_each_way_in_which_a_file_departs(trees: Trees, name: str, text: str | N
     path.unlink(missing_ok=True)
     if text is not None:
         path.write_text(text)
-    (line,) = trees.said()
-    assert line.startswith(f"cannery: {trees.tree} lacks 1 of 4 patches: {says}")
+    assert trees.said() == [f"cannery: verl-src lacks 1 of 4 patches: {says.format(path)}"]
 
 
 def test_a_folder_in_the_place_of_a_file_is_told(trees: Trees) -> None:
     (trees.tree / "recipe/dapo.py").unlink()
     (trees.tree / "recipe/dapo.py").mkdir()
     (line,) = trees.said()
-    assert line.endswith("dapo (recipe/dapo.py cannot be read (Is a directory))")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"def fit(self):\n    return 1\n{FUNCTION}", True),
-        (f"{FUNCTION}def fit(self):\n    return 1\n", False),
-        (f"{FUNCTION}if slow:\n    def fit(self):\n        return 1\n", True),
-        (f"{FUNCTION}class A:\n    def fit(self):\n        return 1\n", True),
-        (f"{FUNCTION}{FUNCTION}", True),
-        (f"{FUNCTION}@no_grad()\ndef fit(self):\n    return 1\n", False),
-        (f"@overload\ndef fit(self): ...\n{FUNCTION}", True),
-    ],
-)
-def test_the_last_definition_of_a_name_is_the_one_in_force(text: str, expected: bool) -> None:
-    assert patched.holds(text.encode(), {"fit": [sha(FUNCTION.rstrip("\n"))]}) is expected
-
-
-def test_a_propertys_functions_do_not_replace_each_other() -> None:
-    getter, setter = (
-        "    @property\n    def n(self):\n        return 1",
-        "    @n.setter\n    def n(self, x):\n        pass",
-    )
-    digests = [sha("\n".join(line[4:] for line in text.split("\n"))) for text in (getter, setter)]
-    names = {"A.n": digests[:1], "A.n.fset": digests[1:]}
-    assert patched.holds(f"class A:\n{getter}\n\n{setter}\n".encode(), names)
-    assert not patched.holds(f"class A:\n{getter}\n\n{setter}\n\n    def n(self):\n        pass\n".encode(), names)
-
-
-def test_more_changes_than_the_patchs_own_are_a_developers(trees: Trees) -> None:
-    (trees.tree / "verl/workers.py").write_text(f"import os\n\n{FUNCTION}\nprint(os.name)\n")
-    assert trees.said() == []
-    more = f"{trees.tree}/verl/workers.py {patched.NEITHER}; its functions are there"
-    assert run(trees)[:2] == (0, f"workers (verl-src): in force ({more})\n{REST}")
+    assert line.endswith("dapo.py cannot be read (Is a directory))")
 
 
 # Ranks.
@@ -210,49 +154,23 @@ def test_only_the_first_rank_speaks(trees: Trees, env: dict[str, str], says: boo
 # Other trees.
 
 
-def test_the_tree_that_verl_path_names_is_looked_at(trees: Trees, tmp_path: Path) -> None:
-    own = trees.lay(tmp_path / "me/verl", 0)
-    (line,) = trees.said({"VERL_PATH": str(own)})
-    assert line.startswith(f"cannery: {own} lacks 4 of 4 patches: workers, dapo, added, removed (verl/workers.py is ")
-    assert trees.said({"VERL_PATH": str(own)}, verl=str(own / "verl/__init__.py")) == [line], "as it was asked"
-    trees.lay(own)
-    trees.lay(trees.tree, 0)
-    assert trees.said({"VERL_PATH": str(own)}) == []
-
-
-def test_verl_path_says_nothing_of_other_packages(trees: Trees, tmp_path: Path) -> None:
-    for patch in trees.manifest["patches"]:
-        for file in patch["files"]:
-            file["module"] = file["module"].replace("verl.", "vllm.")
-    assert trees.said({"VERL_PATH": str(tmp_path / "none")}) == []
-
-
 def test_a_package_that_was_imported_from_elsewhere_is_told(trees: Trees, tmp_path: Path) -> None:
     own = tmp_path / "site"
     trees.lay(own)
-    told = f"cannery: verl is imported from {own}/verl, not from {trees.tree}/verl"
+    told = f"cannery: verl is imported from {own}/verl, and the patches are in {trees.tree}/verl"
     assert trees.said(verl=str(own / "verl/__init__.py")) == [told]
-    (own / "recipe/dapo.py").unlink()
-    assert trees.said(verl=str(own / "verl/__init__.py")) == [
-        f"{told}: {own} lacks 1 of 4 patches: dapo (recipe/dapo.py does not exist)"
-    ]
 
 
 def test_a_package_below_src_is_found_where_it_was_imported(trees: Trees, tmp_path: Path) -> None:
     path = trees.root / "src/transformers/src/transformers/model.py"
-    file = {"path": str(path), "before": sha("a"), "after": sha("b"), "module": "transformers.model", "functions": []}
-    trees.manifest["sources"].append({"component": "transformers", "path": str(trees.root / "src/transformers")})
+    file = {"path": str(path), "before": sha("a"), "after": sha("b"), "module": "transformers.model"}
     trees.manifest["patches"] = [{"name": "model", "component": "transformers", "digest": "", "files": [file]}]
     path.parent.mkdir(parents=True)
     path.write_text("b")
     assert trees.said(transformers=str(path.parent / "__init__.py")) == []
     other = tmp_path / "site/transformers"
-    other.mkdir(parents=True)
-    (other / "model.py").write_text("a")
-    told = f"cannery: transformers is imported from {other}, not from {path.parent}"
-    why = "model (transformers/model.py is not patched)"
-    found = trees.said(transformers=str(other / "__init__.py"))
-    assert found == [f"{told}: {tmp_path}/site lacks 1 of 1 patches: {why}"]
+    told = f"cannery: transformers is imported from {other}, and the patches are in {path.parent}"
+    assert trees.said(transformers=str(other / "__init__.py")) == [told]
 
 
 def test_a_link_to_the_same_tree_is_no_other_place(trees: Trees, tmp_path: Path) -> None:
@@ -304,22 +222,6 @@ def test_the_script_prints_one_line_a_patch(trees: Trees) -> None:
         f"workers (verl-src): NOT in force: {trees.tree}/verl/workers.py is not patched\n{REST}",
         "",
     )
-
-
-def test_the_script_prints_json(trees: Trees, tmp_path: Path) -> None:
-    own = trees.lay(tmp_path / "own", 0)
-    code, out, _ = run(trees, "--json", VERL_PATH=str(own))
-    answer = json.loads(out)
-    assert code == 1
-    assert [item["in_force"] for item in answer["patches"]] == [False] * 4
-    assert answer["patches"][1] == {
-        "name": "dapo",
-        "component": "verl-src",
-        "in_force": False,
-        "files": [{"path": f"{own}/recipe/dapo.py", "fault": "is not patched"}],
-    }
-    assert answer["left_out"] == trees.manifest["patches_left_out"]
-    assert run(trees, "--json")[0] == 0
 
 
 def test_the_script_without_patches_or_manifest(trees: Trees) -> None:
@@ -409,7 +311,7 @@ def test_sixteen_processes_at_once_change_no_file_and_one_speaks(trees: Trees) -
     after = states(trees.root)
     for folder in (path for path in trees.root.rglob("*") if path.is_dir()):
         folder.chmod(0o755)
-    line = f"cannery: {trees.tree} lacks 1 of 4 patches: dapo (recipe/dapo.py does not exist)\n"
+    line = f"cannery: verl-src lacks 1 of 4 patches: dapo ({trees.tree}/recipe/dapo.py does not exist)\n"
     assert ended == [("patched\n", line if rank == 0 else "", 0) for rank in range(16)]
     assert after == before
 

@@ -53,8 +53,7 @@ def full_manifest(tree: Tree) -> dict[str, Any]:
             "chips": ["910b"],
         }
     ]
-    functions = [{"name": "A.b", "sha256": digest}]
-    more = {"module": "verl.a", "executable": True, "functions": functions, "standin": "why"}
+    more = {"module": "verl.a", "standin": "why"}
     files = [{"path": "/a", "before": digest, "after": None, **more}]
     patch = {"name": "p", "digest": digest, "component": "verl", "from": "verl-npu", "rev": "796871d7d", "files": files}
     manifest["patches"] = [patch]

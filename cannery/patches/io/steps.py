@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import BuildFailedError
 from cannery.patches.edits import TAKING_OVER, edited
 from cannery.patches.result import Problem
-from cannery.patches.syntax import in_force
+from cannery.patches.syntax import changed_names
 from cannery.plan.sources import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
@@ -43,10 +43,9 @@ class TreeSoFar:
 
 @dataclass(frozen=True)
 class Applied:
-    """One patch or edit: {path: (before it, after it)}; functions are recorded of patches alone. Edits have no `repo`.
+    """One patch or edit: {path: (before it, after it)}. Edits have no `repo`.
 
-    `is_there`: a user's own tree had it; `files` then have the tree without it first. `modes` are the paths that it
-    makes executable, or no longer executable.
+    Of a patch that a user's own tree had, the tree without it comes first.
     """
 
     name: str
@@ -55,8 +54,6 @@ class Applied:
     rev: str
     files: Mapping[str, tuple[bytes | None, bytes | None]]
     repo: str = ""
-    is_there: bool = False
-    modes: frozenset[str] = frozenset()
 
     @property
     def called(self) -> str:
@@ -79,19 +76,7 @@ def apply_patches(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) 
         refused += () if is_there else (*result.problems, *_useless(tree, result))
         misfits += not result.ok
         changes = {one.path: (one.before, one.after) for one in result.changes}
-        modes = frozenset(one.path for one in result.changes if one.changes_mode and not is_there)
-        tree.applied.append(
-            Applied(
-                file.name,
-                file.digest,
-                patches.origin,
-                patches.rev,
-                changes,
-                patches.repo,
-                is_there=is_there,
-                modes=modes,
-            )
-        )
+        tree.applied.append(Applied(file.name, file.digest, patches.origin, patches.rev, changes, patches.repo))
         tree.files.add(result.changes)
         notes = [f"{file.name}.patch: {note}" for note in result.notes]
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else notes
@@ -140,7 +125,8 @@ def make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: P
 
 def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
     """Return the files to lay over the tree, and what the manifest records of each patch."""
-    step, files = tree.step, {}
+    step = tree.step
+    files: dict[str, OverlayFile] = {}
     for path, data in sorted(tree.files.changed.items()):
         before = tree.reader.read(path)
         files[path] = OverlayFile(
@@ -152,16 +138,18 @@ def recorded(tree: TreeSoFar, chosen: Chosen, python: str) -> PatchedTree:
             installed=_installed(chosen, step, path),
         )
     patches = tuple(
-        Patch(one.name, one.digest, one.origin, one.rev, tuple(_files(tree, one, files, python)))
+        Patch(one.name, one.digest, one.origin, one.rev, tuple(_files(step, one, files, python)))
         for one in tree.applied
     )
     laid = tuple(f for f in files.values() if f.before != f.after or f.executable != tree.reader.is_executable(f.path))
     return PatchedTree(step.name, patches, laid, tuple(tree.notes), tuple(tree.left))
 
 
-def _files(tree: TreeSoFar, applied: Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:
-    """Give what the manifest records of one patch's files; what a wheel leaves out of its tree is not in the image."""
-    step = tree.step
+def _files(step: SourceStep, applied: Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:
+    """Give what the manifest records of one patch's files; what a wheel leaves out of its tree is not in the image.
+
+    Raises `FindingsError` for a patch that makes a module no Python.
+    """
     for path, (before, after) in applied.files.items():
         file = files[path]
         if step.install is Install.WHEEL and file.installed is None:
@@ -170,16 +158,9 @@ def _files(tree: TreeSoFar, applied: Applied, files: Mapping[str, OverlayFile], 
             f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
         )
         module = module_of(path, step.subdirectory) if file.after is not None and applied.repo else ""
-        changed = set()
-        if module and after is not None:
-            changed = {one.qualname for one in in_force(before, after, path=f"{applied.called}: {path}")}
-        # A tree that had the patch is not changed by it: then all functions of the patch count.
-        last = next(one.called for one in reversed(tree.applied) if path in one.files)
-        base = None if applied.is_there else tree.reader.read(path)
-        final = in_force(base, tree.files.changed[path] or b"", path=f"{last}: {path}") if changed else ()
-        functions = tuple(one for one in final if one.qualname in changed)
-        has_mode = path in applied.modes and file.after is not None and step.install is not Install.WHEEL
-        yield RecordedFile(place, file.before, file.after, module, functions, file.executable if has_mode else None)
+        if module:
+            changed_names(f"{applied.called}: {path}", before, after)
+        yield RecordedFile(place, file.before, file.after, module)
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:

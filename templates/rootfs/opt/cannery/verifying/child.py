@@ -62,14 +62,10 @@ def run(image: Image, command: Sequence[str], cwd: str = "", text: str = "") -> 
     return Finished(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), how)
 
 
-def program_path(name: str) -> str:
-    """Where a program of the folder `children` is."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
-
-
 def program(name: str) -> str:
     """The text of a program that a child runs by `python -c`: so its folder is not in sys.path there."""
-    with open(program_path(name), encoding="utf-8") as file:
+    folder = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(folder, "children", f"{name}.py"), encoding="utf-8") as file:
         return file.read()
 
 

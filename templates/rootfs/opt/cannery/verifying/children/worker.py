@@ -15,7 +15,6 @@ import threading
 import time
 from contextlib import suppress
 from importlib.metadata import entry_points
-from types import ModuleType
 from typing import Any
 
 
@@ -78,7 +77,7 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
     if task["do"] == "library":
         ctypes.CDLL(task["path"])
         return {}
-    if task["do"] == "import":
+    if task["do"] in {"import", "patch"}:
         module = importlib.import_module(task["module"])
         give_distutils_back()
         return imported(module, task["attributes"])
@@ -90,10 +89,6 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         return {"code": copy_ends(copies.pop() if copies else None)}
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
-    if task["do"] == "patch":
-        look, reader = loaded(task["look"]), loaded(task["reader"])
-        found: dict[str, Any] = look.in_use(importlib.import_module(task["module"]), task, reader)
-        return found
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
     if task["do"] == "count":
         return {"count": int(torch.npu.device_count())}
@@ -120,14 +115,6 @@ def give_distutils_back() -> None:
     hack = sys.modules.get("_distutils_hack")
     if hack:
         vars(hack.DISTUTILS_FINDER).pop("spec_for_distutils", None)
-
-
-def loaded(path: str) -> Any:
-    """A file of ours as a module that imports nothing can find, and of which no .pyc is written."""
-    module = ModuleType(os.path.basename(path))
-    with open(path, "rb") as file:
-        exec(compile(file.read(), path, "exec"), module.__dict__)
-    return module
 
 
 def imported(module: object, attributes: list[str]) -> dict[str, Any]:
