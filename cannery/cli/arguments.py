@@ -456,9 +456,9 @@ def _action_first(parser: Parser, words: list[str]) -> list[str]:
 
 def _refuse_unquoted(first: str | None) -> None:
     """Refuse a command that came as words of its own: `lint-run docker run -it IMAGE`."""
-    from cannery.lint.command import BEFORE, PROGRAMS  # noqa: PLC0415 - one command's
+    from cannery.lint.command import PROGRAMS  # noqa: PLC0415 - one command's
 
-    if first in BEFORE | PROGRAMS:
+    if first in {"sudo", *PROGRAMS}:
         hint = "put quotes around it: build.py lint-run 'docker run …'"
         raise UsageError("lint-run: the command has to be one argument", hint=hint)
 

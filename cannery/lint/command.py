@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from cannery.lint.shell import ShellCommand
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
-# What may come before the program.
-BEFORE = frozenset({"sudo", "env", "exec", "nohup", "time"})
+# With what a command may begin that starts docker in the end: another program, a word of the shell or of a list, a
+# variable, a prompt (`$`, `root@host:~#`, `[me@host`). Of any other command docker is an argument.
+_BEFORE = re.compile(
+    r"sudo|env|exec|eval|command|nohup|time|timeout|nice|ionice|numactl|taskset|ssh|srun|mpirun|xargs|watch"
+    r"|if|elif|while|until|do|then|else|RUN|run:|\W+|\d+\.|[A-Za-z_]\w*=.*|\$.*|.*[#$>%]|\[.*",
+    re.DOTALL,
+)
 # Options of the client itself, before `run`, that take a value in the next word.
 CLIENT_VALUES = frozenset({"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "-n", "--namespace"})
 # The program by name, by path, or by a variable that the text does not set: `$DOCKER`, `${DOCKER_CMD}`.
@@ -29,7 +34,7 @@ NO_IMAGE = "no image is named"
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
 # A shell's prompt for a continued line, copied along with a command.
 _PROMPT = re.compile(r"(?<=\\\n)>[ \t]+")
-_HINT = "for example: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
+_HINT = "give a plain docker run line: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,18 @@ def run_lines(text: str) -> RunText:
     unread = list(shell.unread)
     for command in shell.commands:
         start = _options_at(command.words)
-        if start:
+        if start and not _is_started(command.words):
+            why = f"`{command.words[0]}` starts no docker: the docker run among its words is not read"
+            unread.append(Unread(command.line, why))
+        elif start:
             found.append(_run_line(command, start))
         elif any(map(_RUNS.search, command.words)):
             unread.append(Unread(command.line, "a docker run inside quotes or $(…) is not read: give it by itself"))
     if found and isinstance(found[0], Remark) and all(isinstance(one, Remark) for one in found):
         raise UsageError(NO_IMAGE, where="the command", hint=found[0].fix)
-    if not found and unread:
-        hint = "write it as a plain docker run line"
-        raise UsageError(unread[0].why, where=f"the command:{unread[0].line}", hint=hint)
     if not found:
-        raise UsageError("there is no `docker run` in it", where="the command", hint=_HINT)
+        one = unread[0] if unread else Unread(1, "there is no `docker run` in it")
+        raise UsageError(one.why, where=f"the command:{one.line}" if unread else "the command", hint=_HINT)
     return RunText(tuple(found), tuple(sorted(unread, key=lambda one: one.line)))
 
 
@@ -71,6 +77,12 @@ def _options_at(words: Sequence[str]) -> int:
         number += 2 if words[number] in CLIENT_VALUES else 1
     number += words[number : number + 1] == ("container",)
     return number + 1 if words[number : number + 1] in (("run",), ("create",)) else 0
+
+
+def _is_started(words: Sequence[str]) -> bool:
+    """Whether a command that has docker among its words starts it, as far as its first word shows."""
+    first = words[0]
+    return bool(_BEFORE.fullmatch(first) or _PROGRAM.fullmatch(first))
 
 
 def _run_line(command: ShellCommand, start: int) -> Container | Remark:

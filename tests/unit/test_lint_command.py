@@ -58,6 +58,11 @@ def test_the_options_that_take_a_value_are_spelt_whole() -> None:
         "sudo -E docker run",
         "/usr/bin/docker -H tcp://h:1 container run",
         "nerdctl create",
+        "timeout 5 docker run",
+        "ssh host docker run",
+        "if ! docker run",
+        "DEBUG=1 docker run",
+        "- docker run",
     ],
 )
 def test_programs_and_what_comes_before_them(head: str) -> None:
@@ -116,6 +121,8 @@ def test_two_lines_and_other_commands() -> None:
         "ID=$(docker run --device /dev/davinci0 image)",
         "RUN='docker run --device /dev/davinci0 image'",
         "echo don't; docker run image",
+        "you start it by docker run later",
+        "echo docker run image",
     ],
 )
 def test_a_line_within_another_text_is_not_read_and_never_passes_in_silence(text: str) -> None:
@@ -135,8 +142,8 @@ def test_a_line_in_the_containers_command_is_that_containers() -> None:
     ("text", "hint"),
     [
         ("docker compose up -d", "--file compose.yaml"),
-        ("docker ps", "for example"),
-        ("", "for example"),
+        ("docker ps", "a plain docker run line"),
+        ("", "a plain docker run line"),
     ],
 )
 def test_a_command_that_starts_no_container_gets_a_hint(text: str, hint: str) -> None:
