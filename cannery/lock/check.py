@@ -17,7 +17,6 @@ from packaging.utils import (
 
 from cannery.catalog.versions import live, marker_environment, parsed_version
 from cannery.lock.files import parsed_wheel, wheel_rank
-from cannery.lock.lock import PROFILE_VIA
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) ->
     """Return why `lock` does not answer `request`; empty when it does. `indexes` are the catalog's index names.
 
     Header and packages are compared with the request: target, date bound, digest; requirements, constraints, overrides
-    and excludes; who asked; file names and their tags; indexes. Hashes and sizes are not checked.
+    and excludes; file names and their tags; indexes. Hashes, sizes and who asked are not checked.
     """
-    return (*_header(lock, request), *_asked(lock, request), *_via(lock, request), *_files(lock, request, indexes))
+    return (*_header(lock, request), *_asked(lock, request), *_files(lock, request, indexes))
 
 
 def file_problem(package: LockedPackage) -> str:
@@ -98,20 +97,6 @@ def _live(texts: tuple[str, ...], request: LockRequest) -> list[tuple[str, Requi
     """Return normalised name and requirement of the texts that count on the target."""
     environment = marker_environment(request.python, request.arch)
     return [(canonicalize_name(one.name), one) for one in live(texts, environment)]
-
-
-def _via(lock: Lock, request: LockRequest) -> Iterator[str]:
-    """Every package was asked for by one that is there; by the profile if, and only if, the request names it."""
-    names = {package.name for package in lock.packages} | {source.name for source in request.sources}
-    direct = {name for name, _wanted in _live(request.requirements, request)}
-    for package in lock.packages:
-        askers = {text.partition("[")[0] for text in package.via}
-        if not askers:
-            yield f"{package.name}: nothing in the lock asks for it"
-        for asker in sorted(askers - names - {PROFILE_VIA}):
-            yield f"{package.name}: asked for by {asker}, which is not in the lock"
-        if (PROFILE_VIA in askers) is not (package.name in direct):
-            yield f"{package.name}: the profile {'asks for it' if package.name in direct else 'does not ask for it'}"
 
 
 def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterator[str]:

@@ -44,15 +44,15 @@ HEADER = {
     "packages": int,
     "resolver": str,
 }
-_VIA = r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?"
-_INDEX = r"index (?P<index>[A-Za-z0-9._-]+)"
-# The lines of an entry: its pin, its hash, and the comment of a file, or of a package without one.
-_PIN = re.compile(r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})(?P<more> \\)?", re.ASCII)
-_HASH = re.compile(r"    --hash=sha256:(?P<sha256>[0-9a-f]{64})", re.ASCII)
-_FILE = re.compile(
-    rf"    # (?P<file>[^\s,/]{{1,250}}), (?:(?P<size>[1-9]\d{{0,14}}) bytes|size unknown), {_INDEX}{_VIA}", re.ASCII
+_PIN = r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})"
+_FILE = r"(?P<file>[^\s,/]{1,250}), (?:(?P<size>[1-9]\d{0,14}) bytes|size unknown), index (?P<index>[A-Za-z0-9._-]+)"
+# An entry: its pin, and a hash with the comment of its file, or the comment of a package without one.
+ENTRY = re.compile(
+    rf"{_PIN}(?: \\\n    --hash=sha256:(?P<sha256>[0-9a-f]{{64}})\n    # {_FILE}"
+    r"|\n    # incomplete: index (?P<lost>[A-Za-z0-9._-]+) not reached)"
+    r"(?:, via (?P<via>[^\s,]+(?:, [^\s,]+)*))?",
+    re.ASCII,
 )
-_MISSING = re.compile(rf"    # incomplete: {_INDEX} not reached{_VIA}", re.ASCII)
 
 
 def format_lock(lock: Lock) -> str:
@@ -78,9 +78,11 @@ def parse_lock(text: str, where: str) -> Lock:
 
     Raises `UsageError` naming file and line when the text is not what `format_lock` writes.
     """
-    reader = _Reader(text, where)
-    header = reader.header()
-    packages = tuple(reader.packages())
+    first, *lines = text.replace("\r\n", "\n").split("\n")
+    header = _header(first, where)
+    if not text.endswith("\n"):
+        raise _broken(where, len(lines) + 1, "the last line has no end: the file was cut off")
+    packages = tuple(_packages(lines, where))
     if header["packages"] != len(packages):
         what = f"its header counts {header['packages']} packages, and it has {len(packages)}: merged or edited by hand"
         raise UsageError(what, where=where, hint="make lock")
@@ -90,70 +92,55 @@ def parse_lock(text: str, where: str) -> Lock:
     mine = {field.name: header[field.name] for field in fields(Lock) if field.name in header}
     lock = Lock(**{**mine, "arch": Arch(header["arch"]), "packages": packages})
     if header["complete"] is not lock.complete:
-        raise reader.broken(1, "`complete` does not agree with the packages below")
+        raise _broken(where, 1, "`complete` does not agree with the packages below")
     return lock
 
 
-class _Reader:
-    """The lines of a lock's text, taken one after the other."""
+def _broken(where: str, line: int, what: str) -> UsageError:
+    return UsageError(what, where=f"{where}:{line}", hint=REMAKE)
 
-    def __init__(self, text: str, where: str) -> None:
-        self.where = where
-        lines = text.replace("\r\n", "\n").split("\n")
-        self.first = lines[0]
-        self.last = len(lines)
-        self.lines = [
-            (number, line) for number, line in enumerate(lines[1:], 2) if line.strip() and not line.startswith("#")
-        ]
 
-    def broken(self, line: int, what: str) -> UsageError:
-        return UsageError(what, where=f"{self.where}:{line}", hint=REMAKE)
+def _header(first: str, where: str) -> dict[str, Any]:
+    try:
+        header = json.loads(first.removeprefix("# ")) if first.startswith("# ") else None
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise _broken(where, 1, "a lock starts with a JSON comment")
+    if header.get("schema") != LOCK_SCHEMA:
+        raise _broken(where, 1, f"schema {header.get('schema')!r} of a lock is not known, only {LOCK_SCHEMA}")
+    wrong = sorted({*HEADER} ^ {*header}) or sorted(k for k, kind in HEADER.items() if type(header[k]) is not kind)
+    if wrong:
+        what = "fields of the JSON comment are missing, not known or of a wrong type"
+        raise _broken(where, 1, f"{what}: {', '.join(wrong)}")
+    if header["arch"] not in [*Arch]:
+        raise _broken(where, 1, f"arch {header['arch']!r} is not known")
+    return header
 
-    def header(self) -> dict[str, Any]:
-        try:
-            header = json.loads(self.first.removeprefix("# ")) if self.first.startswith("# ") else None
-        except (ValueError, RecursionError):
-            header = None
-        if not isinstance(header, dict):
-            raise self.broken(1, "a lock starts with a JSON comment")
-        if header.get("schema") != LOCK_SCHEMA:
-            raise self.broken(1, f"schema {header.get('schema')!r} of a lock is not known, only {LOCK_SCHEMA}")
-        wrong = sorted({*HEADER} ^ {*header}) or sorted(k for k, kind in HEADER.items() if type(header[k]) is not kind)
-        if wrong:
-            what = "fields of the JSON comment are missing, not known or of a wrong type"
-            raise self.broken(1, f"{what}: {', '.join(wrong)}")
-        if header["arch"] not in [*Arch]:
-            raise self.broken(1, f"arch {header['arch']!r} is not known")
-        return header
 
-    def packages(self) -> Iterator[LockedPackage]:
-        """Give the packages in their order."""
-        while self.lines:
-            number = self.lines[0][0]
-            pin = self._next(_PIN, "not an entry of a lock")
-            name, version = pin["name"], pin["version"]
-            try:
-                parsed_version(version)
-            except InvalidVersion as error:
-                raise self.broken(number, f"{name}: {version!r} is not a version") from error
-            if pin["more"]:
-                sha256 = self._next(_HASH, f"{name}: not `--hash=sha256:` and 64 hex digits")["sha256"]
-                number = self.lines[0][0] if self.lines else self.last
-                found = self._next(_FILE, f"{name}: not the comment of file, size and index")
-                file, size = found["file"], int(found["size"] or 0)
-            else:
-                sha256, file, size = "", "", 0
-                found = self._next(_MISSING, f"{name}: its hash is missing, or the comment of an incomplete package")
-            via = tuple(found["via"].split(", ")) if found["via"] else ()
-            package = LockedPackage(name, version, file, sha256, size, found["index"], via)
-            if file and (problem := file_problem(package)):
-                raise self.broken(number, problem)
-            yield package
-
-    def _next(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """Take the next line, which has to match."""
-        number, line = self.lines.pop(0) if self.lines else (self.last, "")
-        found = pattern.fullmatch(line)
+def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
+    """Give the packages of the lines after the header; an error has the line in which an entry starts."""
+    entries: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 2):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line.startswith(" ") and entries:
+            start, above = entries.pop()
+            entries.append((start, f"{above}\n{line}"))
+        else:
+            entries.append((number, line))
+    for number, text in entries:
+        found = ENTRY.fullmatch(text)
         if not found:
-            raise self.broken(number, f"{what}: {line[:80]!r}")
-        return found
+            raise _broken(where, number, f"not an entry of a lock: {text[:200]!r}")
+        name, version, file, sha256 = found["name"], found["version"], found["file"] or "", found["sha256"] or ""
+        try:
+            parsed_version(version)
+        except InvalidVersion as error:
+            raise _broken(where, number, f"{name}: {version!r} is not a version") from error
+        via = tuple(found["via"].split(", ")) if found["via"] else ()
+        index = found["index"] or found["lost"]
+        package = LockedPackage(name, version, file, sha256, int(found["size"] or 0), index, via)
+        if file and (problem := file_problem(package)):
+            raise _broken(where, number, problem)
+        yield package

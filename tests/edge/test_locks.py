@@ -129,7 +129,6 @@ def forbidden_pair(path: Path) -> None:
         (lambda path: edit(path, '"arch": "amd64"', '"arch": "arm64"'), "arch: the lock has arm64, amd64 is asked"),
         (lambda path: edit(path, '"profile": "stack"', '"profile": "x"'), "profile: the lock has x, stack is asked"),
         (lambda path: edit(path, "index torch-cpu", "index zzz"), "torch: from index zzz in the lock"),
-        (lambda path: edit(path, "via ray", "via roy"), "antlr4: asked for by roy, which is not in the lock"),
     ],
 )
 def test_a_lock_that_was_edited_is_not_used(store: LockStore, spoil: Callable[[Path], None], words: str) -> None:
@@ -246,7 +245,7 @@ def test_a_broken_lock_is_named_with_its_line(store: LockStore) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("--hash=sha256:", "--hash=md5:", 1), encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         current_lock(store, catalog(), recipe(), Arch.AMD64)
-    assert caught.value.where == "images/locks/stack/py3.11-amd64.txt:3"
+    assert caught.value.where == "images/locks/stack/py3.11-amd64.txt:2"
 
 
 def test_a_set_by_hand_is_resolved_once_and_remembered(

@@ -14,7 +14,7 @@ from packaging.version import Version
 from cannery.errors import UsageError
 from cannery.lock.check import lock_problems
 from cannery.lock.files import wheel_rank
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest
+from cannery.lock.lock import Lock, LockedPackage, LockRequest
 from cannery.lock.text import format_lock, parse_lock
 from cannery.vocab import Arch
 
@@ -47,7 +47,6 @@ PACKAGES = (
     package("torch-npu", "2.13.0", file=f"torch_npu-2.13.0-{NATIVE}"),
 )
 LOCK = Lock("stack", "3.11", Arch.AMD64, REQUEST.digest, "2026-11-20", "uv 0", PACKAGES)
-NAMES = {p.name for p in PACKAGES}
 
 
 def problems(lock: Lock, request: LockRequest = REQUEST) -> tuple[str, ...]:
@@ -97,10 +96,6 @@ def test_the_answer_has_no_problem() -> None:
         (changed("ray", index="zzz"), "ray: from index zzz in the lock, it has to come from index default"),
         (changed("ray", index="other"), "ray: from index other in the lock, it has to come from index default"),
         (changed("torch", index="default"), "torch: from index default in the lock, it has to come from index cpu"),
-        (changed("sympy", via=("torchvision",)), "asked for by torchvision, which is not in the lock"),
-        (changed("sympy", via=()), "sympy: nothing in the lock asks for it"),
-        (changed("sympy", via=(PROFILE_VIA, "torch")), "sympy: the profile does not ask for it"),
-        (changed("ray", via=("torch",)), "ray: the profile asks for it"),
         (replace(LOCK, packages=PACKAGES[:3]), "Torch==2.13.0+cpu: not in the lock"),
         (
             replace(LOCK, packages=(*PACKAGES, package("triton", via=("torch",)))),
@@ -167,7 +162,6 @@ PACKAGE_EDITS = st.one_of(
     st.tuples(st.just("version"), VERSIONS),
     st.tuples(st.just("index"), st.sampled_from(["default", "cpu", "other", "zzz"])),
     st.tuples(st.just("file"), st.sampled_from(FILES)),
-    st.tuples(st.just("via"), st.sampled_from([("gone",), ("gone", "ray"), ()])),
 )
 
 
@@ -213,14 +207,13 @@ def test_packages_that_are_gone_are_noticed_by_the_header(kept: set[LockedPackag
 
 @given(st.integers(0, len(TEXT) - 1), st.characters(codec="ascii"))
 def test_a_character_typed_over_changes_at_most_what_the_download_checks(place: int, sign: str) -> None:
-    """Hash, size and a file name that fits as well are the download's to refuse; everything else is refused here."""
+    """Hash, size and a file name that fits as well are the download's to refuse, and who asked is for readers alone."""
     found = refused(TEXT[:place] + sign + TEXT[place + 1 :])
     if found is None:
         return
     for before, after in zip(PACKAGES, found.packages, strict=True):
         assert (after.name, Version(after.version), after.index) == (before.name, Version(before.version), before.index)
         assert after.is_sdist or wheel_rank(after.file, "3.11", Arch.AMD64) is not None
-        assert {v.partition("[")[0] for v in after.via} <= {*NAMES, PROFILE_VIA}
     assert replace(found, packages=PACKAGES, resolver=LOCK.resolver) == LOCK
 
 
