@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
 from cannery.against.expected import TOOLKIT_HOME
-from cannery.against.fit import misfits
+from cannery.against.fit import Difference, Kind, misfits
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.compat.table import phrase
 from cannery.recipe.environment import ATB_HOME, BUILD
 from cannery.recipe.select import TORCH, TORCH_NPU
 
@@ -29,103 +27,61 @@ ACCELERATOR = re.compile(r"(cu\d+|rocm|xpu)")
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
 NOT_IN_ENV = "docker exec and Kubernetes read no .bashrc and no set_env.sh"
 SHOWN = 8
-# What a fact of a profile weighs; a package that others brought weighs 1.
-NAMED, HEAVY, CANN_WEIGHT = 5.0, 20.0, 30.0
-# What another version still counts: a package that is there at all is nearer than one that is missing.
-OTHER_VERSION = 0.25
-# How an engine (vllm, sglang ...) that the image has and the profile lacks lowers the nearness.
-LACKS_ENGINE = 0.5
-
-
-class Kind(StrEnum):
-    """Kinds of differences, the heaviest first. A `NOTE` does not make an image differ from a profile."""
-
-    UNFIT = "does not fit together"
-    BREAKS = "breaks first"
-    MISSING = "missing"
-    VERSION = "version"
-    ENVIRONMENT = "environment"
-    NOTE = "note"
-
-    @property
-    def matters(self) -> bool:
-        """Whether an image with such a difference is another one than the profile's."""
-        return self is not Kind.NOTE
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One difference: its subject, what is wanted ("" for nothing), what was found, and more about it."""
-
-    kind: Kind
-    subject: str
-    wanted: str
-    found: str
-    note: str = ""
-
-    def __str__(self) -> str:
-        found = self.found or "not there"
-        text = f"{found}, wanted: {self.wanted}" if self.wanted else found
-        return f"{self.subject}: {text}" + (f" ({self.note})" if self.note else "")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An image against one profile.
-
-    `distance` is 0 where the image has all that the profile names, and 1 where it has nothing; `packages` are (equal,
-    all); `extras` are `name version` of packages that the profile does not have.
-    """
+    """An image against one profile: its differences, and what of the profile's packages the image has as it wants."""
 
     expected: Expected
-    distance: float
-    packages: tuple[int, int]
-    cann: tuple[str, str]
-    python: tuple[str, str]
+    image: Image
+    equal: frozenset[str]
     differences: tuple[Difference, ...]
-    extras: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The profile's name."""
-        return self.expected.name
 
     @property
     def is_equal(self) -> bool:
         """Whether no difference matters."""
         return not any(one.kind.matters for one in self.differences)
 
+    @property
+    def _own(self) -> set[str]:
+        return {*self.expected.packages, *(one.package for one in self.expected.recipe.chosen)}
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """`name version` of packages that the profile does not have."""
+        packages = sorted(self.image.packages.items())
+        return tuple(f"{name} {one.version}" for name, one in packages if name not in self._own | TOOLS)
+
+    @property
+    def distance(self) -> tuple[int, float]:
+        """How far the image is: engines (vllm, sglang ...) that the profile lacks; the share of it that differs."""
+        lacking = (self.expected.engines & self.image.packages.keys()) - self._own
+        count = len(self.expected.packages) + 2
+        place = (self.image.toolkit == self.expected.cann) + (self.image.python == self.expected.recipe.target.python)
+        return len(lacking), 1 - (len(self.equal) + place) / count
+
 
 def compare(expected: Expected, image: Image) -> Comparison:
     """Compare an image with a profile, and with itself."""
-    shares = {name: _share(version, _version(image, name)) for name, version in expected.packages.items()}
-    python = expected.recipe.target.python
-    agreeing = {name for name, share in shares.items() if share == 1}
-    agreeing |= {CANN} if image.toolkit == expected.cann else set()
-    agreeing |= {PYTHON} if image.python == python else set()
+    equal = {name for name, version in expected.packages.items() if is_equal(version, _version(image, name))}
+    settled = equal | ({CANN} if image.toolkit == expected.cann else set())
+    settled |= {PYTHON} if image.python == expected.recipe.target.python else set()
     differences = [
-        *_unfit(expected, image, agreeing),
+        *misfits(image, expected.table, settled),
         *_target(expected, image),
         *_packages(expected, image),
         *_forbidden(expected, image),
         *_environment(expected, image),
     ]
-    own = {*expected.packages, *(one.package for one in expected.recipe.chosen)}
     kinds = list(Kind)
-    return Comparison(
-        expected=expected,
-        distance=_distance(expected, image, shares, own),
-        packages=(sum(share == 1 for share in shares.values()), len(shares)),
-        cann=(image.toolkit, expected.cann),
-        python=(image.python, python),
-        differences=tuple(sorted(differences, key=lambda one: kinds.index(one.kind))),
-        extras=tuple(f"{n} {one.version}" for n, one in sorted(image.packages.items()) if n not in own | TOOLS),
-    )
+    ordered = sorted(differences, key=lambda one: kinds.index(one.kind))
+    return Comparison(expected, image, frozenset(equal), tuple(ordered))
 
 
 def nearest(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
     """Return comparisons, the nearest first; equally near ones by name."""
-    return tuple(sorted(comparisons, key=lambda one: (one.distance, one.name)))
+    return tuple(sorted(comparisons, key=lambda one: (one.distance, one.expected.name)))
 
 
 def is_equal(wanted: str, found: str) -> bool:
@@ -145,34 +101,6 @@ def _accelerator(version: Version) -> str:
 def _version(image: Image, name: str) -> str:
     one = image.packages.get(name)
     return (one.version or "?") if one else ""
-
-
-def _share(wanted: str, found: str) -> float:
-    if not found:
-        return 0.0
-    return 1.0 if is_equal(wanted, found) else OTHER_VERSION
-
-
-def _distance(expected: Expected, image: Image, shares: dict[str, float], own: set[str]) -> float:
-    heavy = CORE | expected.built
-    facts = [
-        *((HEAVY if name in heavy else NAMED if name in expected.named else 1.0, s) for name, s in shares.items()),
-        (CANN_WEIGHT, float(image.toolkit == expected.cann)),
-        (HEAVY, float(image.python == expected.recipe.target.python)),
-    ]
-    near = sum(weight * share for weight, share in facts) / sum(weight for weight, _ in facts)
-    lacking = (expected.engines & image.packages.keys()) - own
-    return float(1.0 - near * LACKS_ENGINE ** len(lacking))
-
-
-def _unfit(expected: Expected, image: Image, agreeing: set[str]) -> Iterator[Difference]:
-    """Give what does not fit together, without pairs of which both are as in the profile."""
-    for one in misfits(image, expected.table):
-        if not {one.name, one.other} <= agreeing:
-            # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
-            kind = Kind.NOTE if one.other == CANN else Kind.UNFIT
-            have = phrase(one.other, one.found)
-            yield Difference(kind, f"{one.name} {one.version}", phrase(one.other, one.wanted), have, one.source)
 
 
 def _target(expected: Expected, image: Image) -> Iterator[Difference]:

@@ -26,15 +26,13 @@ class Expected:
     """What an image of `recipe` holds.
 
     `packages` are the versions of the lock and of sources, by normalised name; `named` are those that the profile
-    names, `built` those that come from git or from the release of a repository; `env` has the variables that the
-    profile, its components and CANN's place decide; `parts` are CANN's parts; `engines` the packages, of any profile,
-    that are built from a repository (vllm, sglang ...): they characterise an image.
+    names; `env` has the variables that the profile, its components and CANN's place decide; `parts` are CANN's parts;
+    `engines` the packages, of any profile, that are built from a repository (vllm, sglang ...): they characterise it.
     """
 
     recipe: Recipe
     packages: Mapping[str, str]
     named: frozenset[str]
-    built: frozenset[str]
     env: Mapping[str, str]
     parts: frozenset[str]
     engines: frozenset[str]
@@ -67,7 +65,6 @@ def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
         recipe=recipe,
         packages={**locked, **built},
         named=frozenset([*(one.package for one in recipe.wheels), *built]),
-        built=frozenset(built),
         env=_own_environment(recipe),
         parts=frozenset(file.name for file in recipe.base.line.version_files),
         engines=frozenset(package_of(name, one) for name, one in catalog.sources.items() if one.hosts),

@@ -5,83 +5,70 @@ As JSON: docs/against-report.schema.json.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cannery.against.compare import Kind
+from cannery.against.fit import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.against.compare import Comparison
-    from cannery.against.image import Image
 
-SCHEMA = 2
+SCHEMA = 3
 # Lines of one kind that are printed; JSON has all.
 SHOWN = 15
 EXTRAS_SHOWN = 12
-HEADER = ("profile", "distance", "packages", "CANN", "Python")
+HEADER = ("profile", "packages", "CANN", "Python")
 NONE = "none"
 
 
-def report_value(
-    reference: str, image_id: str, image: Image, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
-) -> dict[str, Any]:
+def report_value(reference: str, comparisons: Sequence[Comparison], skipped: Mapping[str, str]) -> dict[str, Any]:
     """Return the report as JSON values: `comparisons`, the nearest first; `skipped` profiles and the reasons."""
-    best, manifest = comparisons[0], image.manifest
+    best, image = comparisons[0], comparisons[0].image
     return {
         "schema": SCHEMA,
         "image": {
             "reference": reference,
-            "id": image_id,
+            "id": image.config.id,
             "arch": image.config.arch,
             "os": image.os or None,
             "python": image.python or None,
             "cann": image.toolkit or None,
             "distributions": len(image.packages),
-            "made_by": {"profile": manifest["profile"], "plan": manifest["plan"]} if manifest else None,
+            "made_by": {key: image.manifest[key] for key in ("profile", "plan")} if image.manifest else None,
         },
-        "profile": best.name,
+        "profile": best.expected.name,
         "equal": best.is_equal,
         "profiles": [
             {
-                "name": one.name,
+                "name": one.expected.name,
                 "target": str(one.expected.recipe.target),
-                "distance": round(one.distance, 4),
-                "packages": {"equal": one.packages[0], "all": one.packages[1]},
-                "cann": one.cann[1],
-                "python": one.python[1],
+                "packages": {"equal": len(one.equal), "all": len(one.expected.packages)},
+                "cann": one.expected.cann,
+                "python": one.expected.recipe.target.python,
             }
             for one in comparisons
         ],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "differences": [
-            {
-                "kind": one.kind.name.lower(),
-                "matters": one.kind.matters,
-                "subject": one.subject,
-                "wanted": one.wanted,
-                "found": one.found,
-                "note": one.note,
-            }
-            for one in best.differences
+            {**asdict(one), "kind": one.kind.name.lower(), "matters": one.kind.matters} for one in best.differences
         ],
         "extras": list(best.extras),
     }
 
 
-def report_lines(
-    reference: str, image: Image, comparisons: Sequence[Comparison], skipped: Mapping[str, str]
-) -> Iterator[str]:
+def report_lines(reference: str, comparisons: Sequence[Comparison], skipped: Mapping[str, str]) -> Iterator[str]:
     """Yield the report as lines."""
-    best = comparisons[0]
+    best, image = comparisons[0], comparisons[0].image
     python = f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else "")
     parts = (image.config.arch, image.os or "no known OS", python, f"CANN {image.toolkit or NONE}")
     yield f"{reference}: {', '.join(parts)}, {len(image.packages)} packages"
     if image.manifest is not None:
         yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
     yield from _differences(best, unfit=True)
-    yield from _table([HEADER, *(_row(one) for one in comparisons)])
+    yield from _table([HEADER, *map(_row, comparisons)])
     for name, reason in skipped.items():
         yield f"{name}: not compared: {reason}"
     yield from _differences(best, unfit=False)
@@ -89,7 +76,9 @@ def report_lines(
         more = len(best.extras) - EXTRAS_SHOWN
         listed = ", ".join(best.extras[:EXTRAS_SHOWN]) + (f" and {more} more" if more > 0 else "")
         yield f"not in the profile: {len(best.extras)} packages: {listed}"
-    yield verdict(best, is_chosen=len(comparisons) == 1)
+    whose = f"profile {best.expected.name}" if len(comparisons) == 1 else f"the nearest profile is {best.expected.name}"
+    count = sum(one.kind.matters for one in best.differences)
+    yield f"{whose}: " + (f"differences that matter: {count}" if count else "equal in all that matters")
 
 
 def _differences(best: Comparison, *, unfit: bool) -> Iterator[str]:
@@ -102,21 +91,15 @@ def _differences(best: Comparison, *, unfit: bool) -> Iterator[str]:
             yield f"  … and {len(lines) - SHOWN} more (--json)"
 
 
-def verdict(best: Comparison, *, is_chosen: bool) -> str:
-    """Return the last line: which profile it is, and how it differs."""
-    whose = f"profile {best.name}" if is_chosen else f"the nearest profile is {best.name}"
-    if best.is_equal:
-        return f"{whose}: equal in all that matters"
-    count = sum(one.kind.matters for one in best.differences)
-    words = [f"{best.packages[0]} of {best.packages[1]} packages are equal"]
-    words += [f"CANN is {'equal' if best.cann[0] == best.cann[1] else 'another'}"]
-    words += [f"Python is {'equal' if best.python[0] == best.python[1] else 'another'}"]
-    return f"{whose}: {', '.join(words)}; differences that matter: {count}"
-
-
 def _row(one: Comparison) -> tuple[str, ...]:
-    packages = f"{one.packages[0]} of {one.packages[1]}"
-    return (one.name, f"{one.distance:.2f}", packages, _pair(*one.cann), _pair(*one.python))
+    target, image = one.expected.recipe.target, one.image
+    packages = f"{len(one.equal)} of {len(one.expected.packages)}"
+    return (
+        one.expected.name,
+        packages,
+        _pair(image.toolkit, one.expected.cann),
+        _pair(image.python, target.python),
+    )
 
 
 def _pair(found: str, wanted: str) -> str:

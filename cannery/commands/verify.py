@@ -146,10 +146,10 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     image = read_facts(config, seen, catalog.bases)
     found, skipped = _comparisons(context, catalog, image, arguments, arch)
     if context.is_json:
-        value = report_value(arguments.against, config.id, image, found, skipped)
+        value = report_value(arguments.against, found, skipped)
         print(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        print("\n".join(report_lines(arguments.against, image, found, skipped)))
+        print("\n".join(report_lines(arguments.against, found, skipped)))
     return ExitCode.DONE if found[0].is_equal else ExitCode.VERIFY_FAILED
 
 

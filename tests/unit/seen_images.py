@@ -60,4 +60,4 @@ def seen(
         "texts": {"/usr/lib/os-release": UBUNTU, **(texts or {})},
         "versions": toolkit(),
     }
-    return read_facts(Config("sha256:1", "amd64", env, {}), {**value, **changes}, factories.catalog().bases)
+    return read_facts(Config("sha256:" + "0" * 64, "amd64", env, {}), {**value, **changes}, factories.catalog().bases)
