@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cannery.compat.stock import Allowed
+    from cannery.compat.stock import Stock
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Chosen, Recipe
     from cannery.vocab import Arch
@@ -49,15 +49,15 @@ def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
     return tuple(every) if mine in every else (mine,)
 
 
-def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], fitting: Allowed) -> tuple[Outdated, ...]:
+def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], stock: Stock) -> tuple[Outdated, ...]:
     """Return a line for each wheel of the profile; `pins` are those that can move together, and where to."""
     locked = {package.name: public(package.version) for package in lock.packages}
     found = []
     for chosen in recipe.wheels:
         name = chosen.package
-        own = "" if chosen.version else fitting.newest_for(name)
+        own = "" if chosen.version else stock.newest_for(name)
         fits = public(pins.get(name, "")) or max(filter(None, (own, locked.get(name, ""))), key=Version, default="")
-        newest = fitting.stock.newest(name)
+        newest = stock.newest.get(name, "")
         if newest and Version(newest) < Version(fits or newest):
             newest = ""  # the index that has it was not asked
         found.append(Outdated(name, locked.get(name, ""), fits, newest))

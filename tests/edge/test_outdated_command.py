@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from stub_index import StubIndex, make_sdist, make_wheel
 from cannery.catalog.addresses import Index
 from cannery.compat.io.stock import ask_stock
 from cannery.errors import ExitCode
+from cannery.lock.io.indexes import ask_all
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 
@@ -146,14 +149,13 @@ def test_yanked_broken_and_preview_releases(tmp_path: Path) -> None:
         asked = [("a", "default"), ("b", "default"), ("none", "default")]
         here, later = ("3.11", Arch.AMD64), ("3.12", Arch.AMD64)
         found, newer, both = (
-            ask_stock(asked, {}, settings, targets) for targets in ([here], [later], [here, ("3.12", Arch.ARM64)])
+            ask_stock(asked, {}, settings, targets, partial(ask_all, settings=settings))
+            for targets in ([here], [later], [here, ("3.12", Arch.ARM64)])
         )
-    assert sorted(str(release.version) for release in found.releases["a"]) == ["1.0", "1.1", "1.2rc1"]
-    assert [found.newest(name) for name in ("a", "b", "none")] == ["1.1", "2.0rc1", ""]
-    every = SpecifierSet()
-    assert (found.newest_for("a", every), newer.newest_for("a", every)) == ("1.0", "1.1")
-    assert newer.newest_for("a", SpecifierSet("<1.1")) == "1.0"
-    assert both.newest_for("a", SpecifierSet(">1.0")) is None
+    assert [found.newest[name] for name in ("a", "b", "none")] == ["1.1", "2.0rc1", ""]
+    assert (found.newest_for("a"), newer.newest_for("a")) == ("1.0", "1.1")
+    assert replace(newer, bounds={"a": SpecifierSet("<1.1")}).newest_for("a") == "1.0"
+    assert replace(both, bounds={"a": SpecifierSet(">1.0")}).newest_for("a") is None
     assert [found.has("a", version) for version in ("1", "1.0.0", "1.01", "1.2rc1", "1.3")] == [
         *(True, True, False, True, False),
     ]
@@ -173,9 +175,10 @@ def test_places_count_as_for_a_lock(tmp_path: Path) -> None:
         settings = PipSettings(index_url=main.url, find_links=(str(links),))
         indexes = {"bound": Index(urls=(DEAD, bound.url)), "dead": Index(urls=(DEAD,))}
         asked = [("a", "default"), ("c", "default"), ("t", "bound"), ("u", "dead"), ("a-b", "dead")]
-        found = ask_stock(asked, indexes, settings, [("3.11", Arch.ARM64)])
-    versions = {name: sorted(str(one.version) for one in releases) for name, releases in found.releases.items()}
-    assert versions == {"a": ["1.0"], "c": ["3.0"], "t": ["1.0+cpu", "2.0+cpu"], "u": ["4.0"], "a-b": []}
+        found = ask_stock(asked, indexes, settings, [("3.11", Arch.ARM64)], partial(ask_all, settings=settings))
+    versions = {name: sorted(map(str, fitting)) for name, fitting in found.fitting.items()}
+    t = ["1.0", "1.0+cpu", "2.0", "2.0+cpu"]
+    assert versions == {"a": ["1.0"], "c": ["3.0"], "t": t, "u": ["4.0"], "a-b": []}
     assert [found.has("t", version) for version in ("1.0", "1.0+cpu", "1+cpu", "1.0+cu1")] == [True, True, True, False]
     assert [*found.trouble] == ["a-b"]
     assert found.has("a-b", "7")

@@ -9,7 +9,7 @@ from factories import catalog, components, lock, package, profile
 from packaging.version import Version
 
 from cannery.catalog.component import parse_component
-from cannery.compat.stock import Allowed, Release, Stock
+from cannery.compat.stock import Stock, bounds_of
 from cannery.lock.files import with_known_files
 from cannery.lock.lock import Lock, LockedPackage
 from cannery.lock.request import lock_request
@@ -31,15 +31,10 @@ def recipe(**changes: object) -> Recipe:
     return select(catalog(profiles={"stack": profile(**changes)}), "stack", Options(), Arch.AMD64)
 
 
-def stock(newest: dict[str, str], targets: tuple[tuple[str, Arch], ...], *, fits: bool = True) -> Stock:
-    every = frozenset(targets)
-    found = {n: (Release(Version(text), every if fits else frozenset()),) for n, text in newest.items()}
-    return Stock(found, every, {})
-
-
 def look(found: Recipe, newest: dict[str, str], **pins: str) -> tuple[Outdated, ...]:
-    fitting = Allowed(stock(newest, upgrade_targets(found)), lock_request(found))
-    return outdated_packages(found, lock(found), pins, fitting)
+    fitting = {name: frozenset({Version(text)}) for name, text in newest.items()}
+    stock = Stock(newest, fitting, {}, bounds_of(lock_request(found)))
+    return outdated_packages(found, lock(found), pins, stock)
 
 
 def test_the_profile_s_own_packages_are_in_its_order() -> None:

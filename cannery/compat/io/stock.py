@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from cannery.compat.stock import Release, Stock
+from cannery.compat.stock import Stock
 from cannery.lock.files import installable
-from cannery.lock.io.indexes import ask_all
 from cannery.lock.io.places import bound_places, default_place, extra_places
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cannery.catalog.addresses import Index
-    from cannery.catalog.catalog import Catalog
     from cannery.lock.io.indexes import Answer
     from cannery.lock.io.listing import Listed
+    from cannery.lock.io.places import Place
     from cannery.recipe.recipe import Recipe
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
-# Seconds in which all indexes have answered, or count as not reached.
-PATIENCE = 15.0
+    Ask = Callable[[Sequence[tuple[Place, str]]], Sequence[Answer]]
 
 
-def make_stock(
-    settings: PipSettings, catalog: Catalog, recipe: Recipe, names: Iterable[str], targets: Iterable[tuple[str, Arch]]
-) -> Stock:
-    """Ask the indexes for the packages `names`; an index that is not reached is a part of the answer."""
-    places = _indexes_of(recipe)
-    questions = [(name, index) for name in dict.fromkeys(names) for index in places.get(name, (DEFAULT_INDEX,))]
-    return ask_stock(questions, catalog.indexes, settings, targets)
+def questions_of(recipe: Recipe) -> list[tuple[str, str]]:
+    """Return (package, index) of the wheels of a recipe, for each index that may serve one version or another."""
+    found: list[tuple[str, str]] = []
+    for chosen in recipe.wheels:
+        component = chosen.component
+        found += [(chosen.package, component.index)] if component.index else []
+        if component.index is None or component.index_except:
+            found.append((chosen.package, DEFAULT_INDEX))
+    return found
 
 
 def ask_stock(
@@ -42,8 +43,9 @@ def ask_stock(
     indexes: Mapping[str, Index],
     settings: PipSettings,
     targets: Iterable[tuple[str, Arch]],
+    ask: Ask,
 ) -> Stock:
-    """Ask for each (package, index name), all at once.
+    """Ask for each (package, index name), all at once; an index that is not reached is a part of the answer.
 
     Of the default index: the host's main index, and where that has nothing of the package its extra places; of another
     one its own places and the host's extra ones, as for a lock.
@@ -51,8 +53,8 @@ def ask_stock(
     wanted, extras = frozenset(targets), extra_places(settings)
     places = {index: bound_places(index, indexes) for _name, index in questions if index != DEFAULT_INDEX}
     places[DEFAULT_INDEX] = (default_place(settings),)
-    asked = dict.fromkeys((place, name) for name, index in questions for place in (*places[index], *extras))
-    answers = dict(zip(asked, ask_all([*asked], settings, PATIENCE), strict=True))
+    asked = [*dict.fromkeys((place, name) for name, index in questions for place in (*places[index], *extras))]
+    answers = dict(zip(asked, ask(asked), strict=True))
     files: dict[str, list[Listed]] = {}
     trouble: dict[str, str] = {}
     for name, index in questions:
@@ -63,24 +65,27 @@ def ask_stock(
         files.setdefault(name, []).extend(found)
         if not found and not any(answer.reached for answer in own):
             trouble[name] = str(own[0])
-    return Stock({name: _releases(listed, wanted) for name, listed in files.items()}, wanted, trouble)
+    newest = {name: _newest(listed) for name, listed in files.items()}
+    return Stock(newest, {name: _fitting(listed, wanted) for name, listed in files.items()}, trouble)
 
 
 def _kept(answer: Answer) -> tuple[Listed, ...]:
     return tuple(file for file in answer.files if file.yanked is None)
 
 
-def _releases(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> tuple[Release, ...]:
-    by_version: dict[Version, list[Listed]] = {}
+def _newest(files: Iterable[Listed]) -> str:
+    """Return the newest release, a final one where there is any, without its local part; "" without a release."""
+    versions = [Version(Version(file.version).public) for file in files]
+    return str(max([v for v in versions if not v.is_prerelease] or versions)) if versions else ""
+
+
+def _fitting(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> frozenset[Version]:
+    found: dict[Version, set[tuple[str, Arch]]] = defaultdict(set)
     for file in files:
-        by_version.setdefault(Version(file.version), []).append(file)
-    return tuple(
-        Release(
-            version,
-            frozenset(target for target in targets if any(_fits(file, *target) for file in mine)),
-        )
-        for version, mine in by_version.items()
-    )
+        version = Version(file.version)
+        for one in (version, Version(version.public)):
+            found[one] |= {target for target in targets if _fits(file, *target)}
+    return frozenset(version for version, mine in found.items() if targets <= mine)
 
 
 def _fits(file: Listed, python: str, arch: Arch) -> bool:
@@ -91,14 +96,3 @@ def _fits(file: Listed, python: str, arch: Arch) -> bool:
         wanted = SpecifierSet()
     takes = any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
     return takes and installable(file.file, python, arch)
-
-
-def _indexes_of(recipe: Recipe) -> dict[str, tuple[str, ...]]:
-    """Return the indexes that may serve a component, or what is bound with it, at one version or another."""
-    found: dict[str, tuple[str, ...]] = {}
-    for chosen in recipe.wheels:
-        component = chosen.component
-        elsewhere = (DEFAULT_INDEX,) if component.index is None or component.index_except else ()
-        indexes = tuple(dict.fromkeys(((component.index,) if component.index else ()) + elsewhere))
-        found |= {name: indexes for name in component.binds if component.index} | {chosen.package: indexes}
-    return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
+from cannery.compat.io.stock import ask_stock, questions_of
 from cannery.errors import FindingsError, NetworkError
 from cannery.explain.conflict import (
     Ask,
@@ -19,15 +21,19 @@ from cannery.explain.conflict import (
     what_can_move,
     who_asks,
 )
-from cannery.explain.io.releases import releases_at
 from cannery.explain.nearest import candidates, objection, offer
 from cannery.lock.io.bound import NoFileError
+from cannery.lock.io.uv import PROBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
+    from cannery.compat.stock import Stock
     from cannery.explain.nearest import Candidate
+    from cannery.lock.io.indexes import Answer
+    from cannery.lock.io.listing import Listed
+    from cannery.lock.io.places import Place
     from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import LockRequest
     from cannery.recipe.recipe import Recipe
@@ -79,9 +85,32 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     lines += who_asks(conflict) if len(conflict.sides) > 1 or any(side.chain for side in conflict.sides) else ()
     lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
     if known.catalog and known.recipe:
-        found = candidates(known.recipe, known.catalog, conflict, releases_at(job))
+        found = candidates(known.recipe, known.catalog, conflict, _releases(job, known.catalog, known.recipe))
         lines += _offers(found, known.catalog, attempt)
     return FindingsError("\n  ".join(lines), where=job.where, hint=hint)
+
+
+def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str], bool]:
+    """Return a function: whether a release (name, version) has a file for the target up to the date bound.
+
+    The indexes are asked when it is first called.
+    """
+    request = job.request
+    dates = dict(request.package_dates)
+
+    def ask(questions: Sequence[tuple[Place, str]]) -> list[Answer]:
+        answers = job.asked.ask(questions, job.settings, PROBE)
+        return [replace(answer, files=tuple(filter(is_early, answer.files))) for answer in answers]
+
+    def is_early(file: Listed) -> bool:
+        return file.uploaded <= dates.get(file.name, request.exclude_newer)
+
+    @cache
+    def stock() -> Stock:
+        target = (request.python, request.arch)
+        return ask_stock(questions_of(recipe), catalog.indexes, job.settings, [target], ask)
+
+    return lambda name, version: stock().has(name, version)
 
 
 def _offers(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt) -> Iterator[str]:

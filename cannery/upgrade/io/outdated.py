@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.compat.io.stock import make_stock
+from cannery.compat.io.stock import ask_stock, questions_of
 from cannery.compat.solve import newest_pins, upgrader
-from cannery.compat.stock import Allowed
+from cannery.compat.stock import bounds_of
+from cannery.lock.io.indexes import ask_all
 from cannery.lock.request import lock_request
 from cannery.sources.io.git import GitReadError, read, talk
 from cannery.sources.io.git_mirror import places
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from cannery.sources.io.store import SourceStore
     from cannery.upgrade.outdated import Outdated
     from cannery.util.io.pip_settings import PipSettings
+
+
+# Seconds in which all indexes have answered, or count as not reached.
+PATIENCE = 15.0
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,12 @@ def look(
     """
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
-    stock = make_stock(settings, catalog, recipe, [c.package for c in recipe.wheels], targets)
-    fitting = Allowed(stock, lock_request(recipe))
-    pins = newest_pins(upgrader(recipe, catalog, pythons, fitting.has), fitting.newest_for)
+    ask = partial(ask_all, settings=settings, timeout=PATIENCE)
+    stock = ask_stock(questions_of(recipe), catalog.indexes, settings, targets, ask)
+    stock = replace(stock, bounds=bounds_of(lock_request(recipe)))
+    pins = newest_pins(upgrader(recipe, catalog, pythons, stock.has), stock.newest_for)
     return Report(
-        packages=outdated_packages(recipe, lock, pins, fitting),
+        packages=outdated_packages(recipe, lock, pins, stock),
         sources=source_lines(recipe, _refs(recipe, sources) if sources else {}),
         troubles=tuple(dict.fromkeys(stock.trouble.values())),
     )
