@@ -12,7 +12,7 @@ from cannery.errors import CanneryError, ExitCode
 from cannery.lock.files import with_known_files
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve_all import raise_failures, run_jobs
-from cannery.lock.io.store import bind, keep_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
+from cannery.lock.io.store import bind, lock_path, lock_target, present_lock, resolve_lock, write_lock
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
@@ -21,7 +21,7 @@ from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
@@ -35,13 +35,11 @@ if TYPE_CHECKING:
 class Wanted:
     """A lock to make, its file, and the recipe that it is for (None: the build tools').
 
-    `ask` makes the request from a catalog, for it may be another one by the time that the lock is there. `standard`
-    when the file is the committed one.
+    `standard` when the file is the committed one.
     """
 
     request: LockRequest
     path: Path
-    ask: Callable[[Catalog], LockRequest]
     recipe: Recipe | None = None
     standard: bool = True
 
@@ -77,9 +75,9 @@ def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> t
     if isinstance(result, CanneryError):
         raise result
     if not wanted.standard:
-        return result, keep_lock(wanted.path, result)
+        return result, write_lock(store, wanted.path, result)
     made = with_known_files(result, present_lock(store, lock_path(store, wanted.request)))
-    return made, write_lock(store, wanted.path, made, wanted.ask)
+    return made, write_lock(store, wanted.path, made)
 
 
 def _wanted(
@@ -97,7 +95,7 @@ def _wanted(
     for python in sorted(pythons | ({arguments.python} if arguments.python else set())):
         for arch in Arch:
             request = tools_request(catalog, python, arch)
-            yield Wanted(request, lock_target(store, request), partial(tools_request, python=python, arch=arch))
+            yield Wanted(request, lock_target(store, request))
 
 
 def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) -> Iterator[Wanted | CanneryError]:
@@ -107,21 +105,15 @@ def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) 
     except CanneryError as error:
         yield error
         return
-    recipes = [(recipe, options)]
+    recipes = [recipe]
     if recipe.profile.substitutes and not recipe.substitutes and recipe.target.python == catalog.standin.python:
-        on_standin = replace(options, base=STANDIN)
-        recipes.append((bind(store, catalog, name, on_standin), on_standin))
-    for one, asked in recipes:
+        recipes.append(bind(store, catalog, name, replace(options, base=STANDIN)))
+    for one in recipes:
         for arch in dict.fromkeys((one.target.arch,) if options.arch else one.profile.target.arch):
             mine = with_arch(one, arch)
             request = lock_request(mine)
             path = lock_target(store, request, standard=one.is_standard)
-            ask = partial(_ask, store, name, asked, arch)
-            yield Wanted(request, path, ask, mine, standard=one.is_standard)
-
-
-def _ask(store: LockStore, name: str, options: Options, arch: Arch, catalog: Catalog) -> LockRequest:
-    return lock_request(with_arch(bind(store, catalog, name, options), arch))
+            yield Wanted(request, path, mine, standard=one.is_standard)
 
 
 def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple

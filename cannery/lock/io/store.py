@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.kept import load_catalog
 from cannery.compat.findings import Finding
-from cannery.errors import CanneryError, FindingsError, UsageError
+from cannery.errors import FindingsError, UsageError
 from cannery.lock.check import is_for, lock_problems
 from cannery.lock.files import with_published
 from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
@@ -17,13 +16,13 @@ from cannery.lock.text import REMAKE, format_lock, parse_lock
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import is_of_files, shown_path, unwritable, write_atomic
-from cannery.util.io.locks import held
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
+    from cannery.errors import CanneryError
     from cannery.lock.io.bound import NoFileError
     from cannery.lock.io.indexes import Asked
     from cannery.lock.io.resolve import Attempt
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 # The code of the finding that a lock is missing or not to be used.
 LOCK = "lock"
-WAITING = "another run of `build.py lock` writes to this checkout: waiting for it"
 # Problems that a message names; one wrong header alone can bring a hundred.
 SHOWN = 3
 
@@ -62,15 +60,6 @@ class LockStore:
     settings: Callable[[], PipSettings]
     explain: Explain
     own: Path | None = None
-
-    def catalog(self) -> Catalog:
-        """Read the catalog as it is now. Raises `CatalogError`."""
-        return load_catalog(self.root / "images", self.own, self.cache)
-
-    @property
-    def home(self) -> Path:
-        """The folder that one run at a time writes in: the checkout, or the folder of locks of an installed Cannery."""
-        return self.root if self.locks.is_relative_to(self.root) else self.locks
 
     def shown(self, path: Path) -> Path:
         """Return how a path is printed: relative to the working folder or the checkout when it is there."""
@@ -129,15 +118,14 @@ def _shown(store: LockStore, path: Path) -> str:
     return path.name if shown.is_absolute() else str(shown)
 
 
-def keep_lock(path: Path, lock: Lock) -> bool:
-    """Write a lock into the cache, where its name is made from its request; return whether the file changed.
-
-    Raises `UnableError` when it cannot be written.
-    """
+def write_lock(store: LockStore, path: Path, lock: Lock) -> bool:
+    """Write a lock; return whether the file changed. Raises `UnableError` when it cannot be written."""
+    target = Path(os.path.realpath(path))  # a link stays one
     try:
-        return write_atomic(path, format_lock(lock))
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        return write_atomic(target, format_lock(lock), mode)
     except OSError as error:
-        raise unwritable(error, path) from error
+        raise unwritable(error, store.shown(path)) from error
 
 
 def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for
@@ -224,7 +212,7 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
             return lock
     store.say(f"resolving {recipe.name} for {arch} with {recipe.changes or f'CANN {recipe.target.cann}'} …")
     lock = resolve_lock(store, catalog, request, recipe=recipe)
-    keep_lock(path, lock)
+    write_lock(store, path, lock)
     return lock
 
 
@@ -275,27 +263,3 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
 def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
     return _committed(store, catalog, tools_request(catalog, python, store.arch), hint)
-
-
-def write_lock(store: LockStore, path: Path, lock: Lock, ask: Callable[[Catalog], LockRequest]) -> bool:
-    """Write `lock` to `path` in the checkout; return whether the file changed.
-
-    `ask` makes the request from a catalog. images/ is read once more for that, while no other run writes: raises
-    `FindingsError` when the lock does not answer any more, `UnableError` when the file cannot be written.
-    """
-    # Held for the writing alone, and not for the minutes of a resolution.
-    with held(store.home / ".writing.cannery", lambda: store.say(WAITING)):
-        try:
-            catalog = store.catalog()
-            is_current = not lock_problems(lock, ask(catalog), catalog.indexes)
-        except CanneryError:  # removed, or half an edit, which the next run names
-            is_current = False
-        if not is_current:
-            what = "not written: the profile, its components or its base have changed while the set was resolved"
-            raise FindingsError(what, where=str(store.shown(path)), hint="run the same command again")
-        target = Path(os.path.realpath(path))  # a link stays one
-        try:
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-            return write_atomic(target, format_lock(lock), mode)
-        except OSError as error:
-            raise unwritable(error, store.shown(path)) from error
