@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -15,10 +15,19 @@ from cannery.vocab import Arch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from cannery.catalog.addresses import Index, Published, PublishedFile
+    from cannery.catalog.addresses import Index, Published
     from cannery.lock.lock import Lock, LockedPackage
 
 
+class File(Protocol):
+    """A file that an index lists, or a lock has."""
+
+    @property
+    def file(self) -> str:
+        """Its name."""
+
+
+F = TypeVar("F", bound=File)
 # What torch's and torch_npu's wheels ask: the glibc of the oldest system that images are built on (manylinux_2_28).
 GLIBC = (2, 28)
 # What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is for the
@@ -80,10 +89,10 @@ def installable(file: str, python: str, arch: Arch) -> bool:
     return not file.endswith(".whl") or wheel_rank(file, python, arch) is not None
 
 
-def best_wheel(files: Iterable[str], python: str, arch: Arch) -> str | None:
+def best_wheel(files: Iterable[F], python: str, arch: Arch) -> F | None:
     """Return the one of `files` that an installer takes on the target, None when none fits."""
-    ranked = [(rank, file) for file in files if (rank := wheel_rank(file, python, arch))]
-    return min(ranked)[1] if ranked else None
+    ranked = [(rank, one) for one in files if (rank := wheel_rank(one.file, python, arch))]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
 def with_published(lock: Lock, published: Mapping[str, Published]) -> Lock:
@@ -97,14 +106,10 @@ def with_published(lock: Lock, published: Mapping[str, Published]) -> Lock:
 def _known(package: LockedPackage, lock: Lock, published: Mapping[str, Published]) -> LockedPackage:
     if package.complete or package.index not in published:
         return package
-    files = {one.file: one for one in published[package.index].files if _is_of(one, package)}
+    wanted = package.name, parsed_version(package.version)
+    files = [one for one in published[package.index].files if parsed_wheel(one.file)[:2] == wanted]
     best = best_wheel(files, lock.python, lock.arch)
-    return replace(package, file=best, sha256=files[best].sha256, size=files[best].size) if best else package
-
-
-def _is_of(one: PublishedFile, package: LockedPackage) -> bool:
-    name, version = parsed_wheel(one.file)[:2]
-    return name == package.name and version == parsed_version(package.version)
+    return replace(package, file=best.file, sha256=best.sha256, size=best.size) if best else package
 
 
 def with_known_files(new: Lock, old: Lock | None) -> Lock:

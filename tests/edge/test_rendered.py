@@ -198,7 +198,7 @@ def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = Progress(said.append, 100_000_000, "wheels")
     one, two = lock(recipe()).packages[:2]
     for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
-        progress(package, received, 50_000_000)
+        progress(package, received)
     assert said == ["fetching wheels: 100 MB", "fetching wheels: 20 of 100 MB", "fetching wheels: 70 of 100 MB"]
 
 

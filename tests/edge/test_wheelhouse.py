@@ -72,12 +72,12 @@ def test_fetch_then_no_network(stub: StubIndex, tmp_path: Path, *, json: bool, h
         stub.add(one)
     packages = [locked(one) for one in made]
     settings = PipSettings(index_url=stub.url)
-    calls: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int]] = []
     assert missing_bytes(packages, tmp_path) == sum(len(data) for _file, data in made)
     context = downloads(settings, tmp_path)
-    got = fetch(packages, {}, context, lambda one, done, size: calls.append((one.name, done, size)))
+    got = fetch(packages, {}, context, lambda one, done: calls.append((one.name, done)))
     assert {name: path.read_bytes() for name, path in got.items()} == {"a": made[0][1], "b-c": made[1][1]}
-    assert ("b-c", len(made[1][1]), len(made[1][1])) in calls
+    assert ("b-c", len(made[1][1])) in calls
     assert missing_bytes(packages, tmp_path) == 0
     assert leftovers(tmp_path) == []
     before = len(stub.seen)
@@ -272,8 +272,6 @@ def test_bound_index_and_its_mirrors(stub: StubIndex, tmp_path: Path) -> None:
         # The main index is not asked for a bound package.
         settings = PipSettings(index_url="http://127.0.0.1:9/simple")
         assert get(package, settings, tmp_path, cpu=cpu).read_bytes() == made[1]
-        with pytest.raises(FindingsError, match="'cpu' is not in the catalog"):
-            get(package, settings, tmp_path / "other")
 
 
 def test_incomplete_lock_is_refused_before_anything_is_fetched(stub: StubIndex, tmp_path: Path) -> None:

@@ -169,14 +169,17 @@ def test_best_wheel() -> None:
         "a-1-cp38-abi3-manylinux_2_28_aarch64.whl",
         "a-1-cp312-cp312-manylinux_2_28_aarch64.whl",
     ]
-    assert best_wheel(files, "3.11", Arch.AMD64) == "a-1-cp311-cp311-manylinux_2_28_x86_64.whl"
-    assert best_wheel(files, "3.11", Arch.ARM64) == "a-1-cp38-abi3-manylinux_2_28_aarch64.whl"
-    assert best_wheel(files, "3.12", Arch.ARM64) == "a-1-cp312-cp312-manylinux_2_28_aarch64.whl"
-    assert best_wheel(files, "3.10", Arch.AMD64) == "a-1-py3-none-any.whl"
-    assert best_wheel(["a-1.tar.gz", "a-1-cp311-cp311-win_amd64.whl"], "3.11", Arch.AMD64) is None
-    assert (
-        best_wheel(["a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl"], "3.11", Arch.AMD64) == "a-1-2-py3-none-any.whl"
-    )
+
+    def best(files: list[str], python: str, arch: Arch) -> str:
+        found = best_wheel([dataclasses.replace(ABSL, file=file) for file in files], python, arch)
+        return found.file if found else ""
+
+    assert best(files, "3.11", Arch.AMD64) == "a-1-cp311-cp311-manylinux_2_28_x86_64.whl"
+    assert best(files, "3.11", Arch.ARM64) == "a-1-cp38-abi3-manylinux_2_28_aarch64.whl"
+    assert best(files, "3.12", Arch.ARM64) == "a-1-cp312-cp312-manylinux_2_28_aarch64.whl"
+    assert best(files, "3.10", Arch.AMD64) == "a-1-py3-none-any.whl"
+    assert best(["a-1.tar.gz", "a-1-cp311-cp311-win_amd64.whl"], "3.11", Arch.AMD64) == ""
+    assert best(["a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl"], "3.11", Arch.AMD64) == "a-1-2-py3-none-any.whl"
 
 
 def test_chains() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from factories import package
 
 from cannery.lock.files import best_wheel
 from cannery.vocab import Arch
@@ -23,4 +24,5 @@ NEW_OWN = "x-1-cp311-cp311-manylinux_2_34_aarch64.whl"
     ],
 )
 def test_the_oldest_glibc_comes_first(files: list[str], taken: str | None) -> None:
-    assert best_wheel(files, "3.11", Arch.ARM64) == taken
+    found = best_wheel([package("x", file=file) for file in files], "3.11", Arch.ARM64)
+    assert (found.file if found else None) == taken

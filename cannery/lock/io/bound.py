@@ -22,12 +22,13 @@ from packaging.version import Version
 from cannery.catalog.versions import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.files import best_wheel, uv_platform, wheel_rank
-from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
+from cannery.lock.io.places import places_of, url_path
 from cannery.lock.io.uv import PROBE
 from cannery.lock.uv_input import UvIndex, exact_pin
 from cannery.lock.uv_output import ResolvedFile
 from cannery.util.io.files import local_sha256, write_atomic
 from cannery.util.urls import without_credentials
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,9 +72,7 @@ def bound_questions(
     if wheel:
         hint = "put the wheel into a folder of yours, and name the folder by WHEELHOUSE"
         raise UsageError(f"index {wheel!r} is the URL of a wheel, and no index", where="images/indexes.yaml", hint=hint)
-    return tuple(
-        (place, name) for name in names for place in (*bound_places(bindings[name], indexes), *extra_places(settings))
-    )
+    return tuple((place, name) for name in names for place in places_of(bindings[name], indexes, settings))
 
 
 def index_of(request: LockRequest) -> dict[str, str]:
@@ -230,12 +229,9 @@ def released_files(job: Job) -> dict[str, ResolvedFile]:
     it and one was not reached, `FindingsError` when all were reached.
     """
     wanted = [source for source in job.request.sources if source.file]
-    places = (default_place(job.settings), *extra_places(job.settings))
+    places = places_of(DEFAULT_INDEX, job.indexes, job.settings)
     answers = job.asked.ask([(place, one.name) for one in wanted for place in places], job.settings, PROBE)
-    size = len(places)
-    return {
-        one.name: _released(job, one, answers[number * size : (number + 1) * size]) for number, one in enumerate(wanted)
-    }
+    return {one.name: _released(job, one, [a for a in answers if a.project == one.name]) for one in wanted}
 
 
 def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> ResolvedFile:
@@ -259,11 +255,9 @@ def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> Res
 
 
 def _chosen(job: Job, release: KnownRelease, files: Sequence[Listed]) -> Listed | None:
-    by_name = {file.file: file for file in files}
     if release.file == "sdist":
-        return next((by_name[name] for name in sorted(by_name) if name.endswith(".tar.gz")), None)
-    best = best_wheel(by_name, job.request.python, job.request.arch)
-    return by_name[best] if best else None
+        return next((file for file in files if file.file.endswith(".tar.gz")), None)
+    return best_wheel(files, job.request.python, job.request.arch)
 
 
 def _hashed(job: Job, file: Listed) -> ResolvedFile:

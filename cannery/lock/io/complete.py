@@ -48,13 +48,11 @@ def with_found_files(
     if not missing:
         return lock
     from cannery.lock.io.indexes import ask_all  # noqa: PLC0415 - network libraries
-    from cannery.lock.io.places import bound_places, extra_places  # noqa: PLC0415
+    from cannery.lock.io.places import places_of  # noqa: PLC0415
     from cannery.lock.io.uv import PROBE  # noqa: PLC0415
 
     pip = settings()
-    asked = [
-        (place, p.name) for p in missing for place in (*bound_places(p.index, catalog.indexes), *extra_places(pip))
-    ]
+    asked = [(place, p.name) for p in missing for place in places_of(p.index, catalog.indexes, pip)]
     answers = ask_all(asked, pip, PROBE)
     found = {p.name: one for p in missing if (one := _found(p, lock, answers, cache))}
     for one in found.values():
@@ -89,13 +87,11 @@ def _kept(lock: Lock, cache: Path) -> Path:
 def _found(package: LockedPackage, lock: Lock, answers: Sequence[Answer], cache: Path) -> LockedPackage | None:
     """Return the package with the best file of the first place that has one with a hash; None without any."""
     for answer in (answer for answer in answers if answer.project == package.name):
-        files = {file.file: file for file in answer.files if Version(file.version) == Version(package.version)}
-        best = best_wheel(files, lock.python, lock.arch)
-        if best is None:
-            continue
-        file = files[best]
-        folder = answer.place.folder
-        sha256 = file.sha256 or (local_sha256(folder / best, cache) if folder and (folder / best).is_file() else "")
-        if sha256:
-            return replace(package, file=best, sha256=sha256, size=file.size)
+        files = [file for file in answer.files if Version(file.version) == Version(package.version)]
+        file, folder = best_wheel(files, lock.python, lock.arch), answer.place.folder
+        if file is not None:
+            path = folder / file.file if folder else None
+            sha256 = file.sha256 or (local_sha256(path, cache) if path and path.is_file() else "")
+            if sha256:
+                return replace(package, file=file.file, sha256=sha256, size=file.size)
     return None

@@ -61,6 +61,12 @@ def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
     return (*pages, *(Place(name, f"index {name}", url) for url in index.urls))
 
 
+def places_of(name: str, indexes: Mapping[str, Index], settings: PipSettings) -> tuple[Place, ...]:
+    """Return the places that may serve a package of an index: the index's own, then the host's extra ones."""
+    own = (default_place(settings),) if name == DEFAULT_INDEX else bound_places(name, indexes)
+    return (*own, *extra_places(settings))
+
+
 def url_path(url: str) -> Path:
     """Return the path of a `file:` URL."""
     return Path(file_path(url))

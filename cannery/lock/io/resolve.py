@@ -33,7 +33,7 @@ from cannery.lock.io.bound import (
     released_files,
 )
 from cannery.lock.io.download import remote_size
-from cannery.lock.io.places import default_place, extra_places
+from cannery.lock.io.places import places_of
 from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv_input import UvIndex, direct_names
@@ -108,7 +108,7 @@ class Resolver:
         request, settings = self.request, self.job.settings
         # Some that the request wants of a place, and pip, which every mirror of packages has.
         usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")
-        places = (default_place(settings), *extra_places(settings))
+        places = places_of(DEFAULT_INDEX, self.job.indexes, settings)
         questions = [(place, project) for place in places for project in usual]
         bound = bound_questions(sorted(index_of(request)), request, self.job.indexes, settings)
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
@@ -187,14 +187,12 @@ class Resolver:
 
 def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
     """The one file that will be installed: the best wheel for the target, the sdist only when none fits."""
-    wheels = {wheel.file: wheel for wheel in package.wheels}
-    best = best_wheel(wheels, job.request.python, job.request.arch)
-    file = wheels[best] if best else package.sdist
+    file = best_wheel(package.wheels, job.request.python, job.request.arch) or package.sdist
     if file is None:
         raise FindingsError(
             f"{package.name} {package.version}: no wheel for {uv_platform(job.request.arch)}, and no sdist",
             where=job.where,
-            hint=f"it has {', '.join(sorted(wheels)[:6])}",
+            hint=f"it has {', '.join(sorted(wheel.file for wheel in package.wheels)[:6])}",
         )
     return file
 

@@ -9,19 +9,18 @@ import threading
 from collections import deque
 from concurrent.futures import as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.files import public_mirrors
 from cannery.lock.io.download import Download, remote_size
 from cannery.lock.io.indexes import ask
-from cannery.lock.io.places import bound_places, default_place, extra_places
+from cannery.lock.io.places import places_of
 from cannery.lock.io.wheels import is_there, store_path
 from cannery.util.io.files import unwritable
 from cannery.util.io.http import HostSession
 from cannery.util.io.locks import held
 from cannery.util.io.waiting import begin
-from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,21 +28,16 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Index
     from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.pip_settings import Downloads, PipSettings
+
+    # Called, one call at a time, whenever bytes of a file have arrived: how many there are now.
+    Progress = Callable[[LockedPackage, int], None]
 
 # Downloads at once.
 WORKERS = 8
 # Seconds that a page of an index may take.
 PAGE = 20.0
-
-
-class Progress(Protocol):
-    """Called, one call at a time, whenever bytes of a file have arrived: `received` of `size`; once at its end."""
-
-    def __call__(self, package: LockedPackage, received: int, size: int) -> None:
-        """Show it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class _Fetcher:
             size=package.size,
             session=self.session,
             stop=self.stop,
-            progress=lambda received: progress(package, received, package.size),
+            progress=lambda received: progress(package, received),
             say=lambda text: self.say(self.settings.redact(text)),
         )
         if download.from_first(self._right(package, download)):
@@ -103,7 +97,8 @@ class _Fetcher:
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
         folders: list[str] = []  # the usual case is no reason to report where the file came from
-        for place in self._places(package):
+        places = places_of(package.index, self.indexes, self.settings)
+        for place in sorted(places, key=lambda place: place.folder is None):
             answer = ask(place, package.name, self.session, PAGE)
             files = [file for file in answer.files if file.file == package.file]
             if not files:
@@ -113,20 +108,6 @@ class _Fetcher:
                 (reasons if remote else folders).append(listed if answer.files else str(answer))
             yield from files
         reasons += folders
-
-    def _places(self, package: LockedPackage) -> tuple[Place, ...]:
-        extras = extra_places(self.settings)
-        if package.index == DEFAULT_INDEX:
-            mine: tuple[Place, ...] = (default_place(self.settings),)
-        elif package.index in self.indexes:
-            mine = bound_places(package.index, self.indexes)
-        else:
-            raise FindingsError(
-                f"{package.name} {package.version}: its index {package.index!r} is not in the catalog",
-                where="images/indexes.yaml",
-            )
-        local = tuple(place for place in (*extras, *mine) if place.folder is not None)
-        return (*local, *(place for place in (*mine, *extras) if place.folder is None))
 
 
 def fetch(
@@ -161,9 +142,9 @@ def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress
     """Download all of `todo` in a few threads; the first error, or an interrupt, stops the rest."""
     one_at_a_time = threading.Lock()
 
-    def show(package: LockedPackage, received: int, size: int) -> None:
+    def show(package: LockedPackage, received: int) -> None:
         with one_at_a_time:
-            progress(package, received, size)
+            progress(package, received)
 
     def work() -> None:
         while todo and not fetcher.stop.is_set():

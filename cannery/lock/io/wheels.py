@@ -57,25 +57,15 @@ def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPacka
 
     For after a failed build: `is_there` trusts a file of the right size, and a disk can change one. The next run
     fetches what was removed; its hard link in a rendered folder is replaced when that folder is written again. Every
-    byte is read: seconds for each GB. A file that cannot be read counts as damaged; one that cannot be removed raises
-    `OSError`.
+    byte is read: seconds for each GB. Raises `OSError` for one that cannot be read or removed.
     """
-    return tuple(p for p in packages if p.complete and _drop_damaged(store_path(p, cache), p.sha256))
-
-
-def _drop_damaged(path: Path, sha256: str) -> bool:
-    """Remove a stored file that has not its hash, or cannot be read; return whether there was one."""
-    if not path.exists() or _is_whole(path, sha256):
-        return False
-    path.unlink(missing_ok=True)
-    return True
-
-
-def _is_whole(path: Path, sha256: str) -> bool:
-    try:
-        return sha256_file(path) == sha256
-    except OSError:
-        return False
+    found = []
+    for package in packages:
+        path = store_path(package, cache)
+        if package.complete and path.exists() and sha256_file(path) != package.sha256:
+            path.unlink()
+            found.append(package)
+    return tuple(found)
 
 
 def fetch_wheels(
@@ -106,7 +96,7 @@ class Progress:
         if total:
             say(f"fetching {self.what}: {total / 1e6:.0f} MB")
 
-    def __call__(self, package: LockedPackage, received: int, size: int) -> None:  # noqa: ARG002 - called so
+    def __call__(self, package: LockedPackage, received: int) -> None:
         """Count bytes of one file."""
         self.received[package.name] = received
         now = time.monotonic()
