@@ -17,7 +17,7 @@ from cannery.commands.table import row_lines
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, insecure_registries
-from cannery.errors import ExitCode, FindingsError, NetworkError
+from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
@@ -118,7 +118,7 @@ def push_made(work: Work, registry: str, how: Push) -> None:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
     now = _there_already(dock, there, ids) or push_image(dock, image, there)
     for alias in dock.aliases:
-        move_alias(dock, image, now, alias)
+        move_alias(dock, now, alias)
     if how.attach or how.signer:
         _vouch(work, dock, now, image, how)
     _print(context, dock, now, image)
@@ -128,10 +128,7 @@ def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push
     """Attach the bill of materials and the provenance to an image that is in the registry, and sign it and them."""
     from cannery.commands.report import documents_of
 
-    entry = now.entry(dock.arch)
-    if entry is None or not now.body:
-        hint = "push from a host that reaches it"
-        raise NetworkError("this host does not reach the registry, only the engine does", where=dock.host, hint=hint)
+    entry = now.needed(dock.arch)
     name, documents = split_tag(dock.reference)[0], []
     if how.attach:
         plan = on_labelled_base(work.plan, dict(image.labels))

@@ -422,7 +422,7 @@ def test_a_plan_is_pushed_and_pulled_without_an_engine(
     assert image is not None
     now = push_image(dock, image, None)
     for alias in dock.aliases:
-        move_alias(dock, image, now, alias)
+        move_alias(dock, now, alias)
     assert registry.manifests["team/demo", "moving"] == registry.manifests["team/demo", "1"]
     other = Store(tmp_path / "other")
     there = Dock(other, dock.plan, dock.registry, dock.access, print, dock.show)

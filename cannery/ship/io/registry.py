@@ -1,7 +1,7 @@
 """Push and pull an image of a plan, and set its tags in a registry.
 
 An engine moves the layers of its images, and this host those of its image store. This host reads and sets tags: with
-docker's credentials, and without TLS where the engine may. An engine is asked where only it reaches a registry.
+docker's credentials, and without TLS where the engine may.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
-from cannery.engine.io.inspect import PUSH_PLATFORM, find_image, platform_parameter, registry_image
+from cannery.engine.io.inspect import PUSH_PLATFORM, find_image, platform_parameter
 from cannery.engine.io.registry import Limits, Repository
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 
 # Some requests one after the other; a refusal comes with the first.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
-# Seconds before each retry of a request of this host: a few KB, for which the engine can ask too.
+# Seconds before each retry of a request of this host.
 REQUEST_WAITS = (0.3, 1.0)
+UNREACHED = "see that REGISTRY is right; this host has to reach it, whatever proxy an engine has (`https_proxy`)"
 
 
 @dataclass(frozen=True)
@@ -102,61 +103,20 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
 
 def published(dock: Dock, reference: str) -> Published | None:
     """Return what is under a tag of the registry, None where there is none. Raises `NetworkError`."""
-    try:
-        with Repository(reference, dock.access) as repository:
+    with refusals(dock.access, dock.host, dock.host, UNREACHED), Repository(reference, dock.access) as repository:
+        try:
             return repository.published(repository.reference.tag, arch=dock.arch)
-    except AbsentError:
-        return None
-    except DeniedError as error:
-        raise _denied(dock, str(error)) from error
-    except RefusedError as error:
-        if isinstance(dock.client, Store):
-            hint = "see that REGISTRY is right, and that it can be reached"
-            raise NetworkError(str(error), where=dock.host, hint=hint) from error
-        found = _asked_by_engine(dock, dock.client, reference, str(error))
-        dock.say(f"{dock.host}: {error}; the engine reaches it, and was asked")
-        return found
-
-
-def _asked_by_engine(dock: Dock, client: docker.DockerClient, reference: str, words: str) -> Published | None:
-    """Return what the engine learns of a tag, where this host does not reach the registry (`words`)."""
-    try:
-        return registry_image(client, reference, dock.access.login(dock.host))
-    except AbsentError:
-        return None
-    except RefusedError as error:
-        reported = dock.access.pip.redact(str(error))
-        if isinstance(error, DeniedError):
-            raise _denied(dock, reported) from error
-        hint = "see that REGISTRY is right, and that it can be reached"
-        raise NetworkError(f"{words}; to the engine: {reported}", where=dock.host, hint=hint) from error
+        except AbsentError:
+            return None
 
 
 def _put(dock: Dock, reference: str, media_type: str, body: bytes) -> None:
-    try:
-        with Repository(reference, dock.access) as repository:
-            repository.put_manifest(repository.reference.tag, media_type, body)
-    except DeniedError as error:
-        raise _denied(dock, str(error)) from error
-    except RefusedError as error:
-        is_oci = media_type.startswith("application/vnd.oci.")
-        hint = "this host has to reach the registry for that, as the engine does"
-        hint = OCI_REFUSED if is_oci and "HTTP 400" in str(error) else hint
-        raise NetworkError(f"the tag cannot be set: {error}", where=reference, hint=hint) from error
-
-
-def _denied(dock: Dock, words: str) -> NetworkError:
-    return denied(dock.access, dock.host, words)
-
-
-def denied(access: Access, host: str, words: str) -> NetworkError:
-    """Return the error for a registry that refuses access, in its `words`."""
-    login = access.login(host)
-    own = "it does not take the login that docker's settings have for it"
-    what = f"{words}; {own}" if login.entry else f"{words}, and docker's settings have no login for it"
-    what += f" ({login.fault})" if login.fault else ""
-    hint = f"`docker login {host}` with an account that may, then the same command again"
-    return NetworkError(what, where=host, hint=hint)
+    hint = OCI_REFUSED if media_type.startswith("application/vnd.oci.") else UNREACHED
+    with (
+        refusals(dock.access, dock.host, reference, hint, "the tag cannot be set: "),
+        Repository(reference, dock.access) as repository,
+    ):
+        repository.put_manifest(repository.reference.tag, media_type, body)
 
 
 @contextmanager
@@ -165,7 +125,12 @@ def refusals(access: Access, host: str, where: str, hint: str, before: str = "")
     try:
         yield
     except DeniedError as error:
-        raise denied(access, host, str(error)) from error
+        login = access.login(host)
+        own = "it does not take the login that docker's settings have for it"
+        what = f"{error}; {own}" if login.entry else f"{error}, and docker's settings have no login for it"
+        what += f" ({login.fault})" if login.fault else ""
+        way = f"`docker login {host}` with an account that may, then the same command again"
+        raise NetworkError(what, where=host, hint=way) from error
     except RefusedError as error:
         raise NetworkError(f"{before}{error}", where=where, hint=hint) from error
 
@@ -175,31 +140,21 @@ def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Publi
 
     The tag of an index is set when its images are in place, in one request.
     """
-    others = [entry for entry in there.entries if entry.arch != dock.arch] if there else []
-    if not others:
+    if there is None or all(entry.arch == dock.arch for entry in there.entries):
         _push(dock, image, dock.reference)
         return _confirmed(dock, image, dock.reference)
-    if there is None or not there.body:
-        names = " and ".join(entry.arch for entry in others)
-        hint = "let this host reach it (proxy, certificate), or push from a host that does"
-        what = f"the tag exists for {names}, and only a host that reaches the registry itself can join the two"
-        raise NetworkError(what, where=dock.reference, hint=hint)
     alone = arch_reference(dock.reference, dock.arch)
     _push(dock, image, alone)
-    entry = _confirmed(dock, image, alone).entry(dock.arch)
-    _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor if entry else {}))
+    entry = _confirmed(dock, image, alone).needed(dock.arch)
+    _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor))
     return _confirmed(dock, image, dock.reference)
 
 
-def move_alias(dock: Dock, image: EngineImage, now: Published, alias: str) -> None:
+def move_alias(dock: Dock, now: Published, alias: str) -> None:
     """Set a moving tag to what is under the plan's tag."""
     there = published(dock, alias)
-    if there is not None and there.digest == now.digest:
-        return
-    if now.body:
+    if there is None or there.digest != now.digest:
         _put(dock, alias, now.media_type, now.body)
-    else:  # only the engine reaches the registry
-        _push(dock, image, alias)
 
 
 def _push(dock: Dock, image: EngineImage, reference: str) -> None:
