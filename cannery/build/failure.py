@@ -6,34 +6,24 @@ The texts were recorded from buildx 0.13.1 with Docker 26.1.5 (tests/unit/data) 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.engine.stream import ENGINE_PROXY
-from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError, UsageError
+from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError
 from cannery.util.image_reference import registry_of
 
 if TYPE_CHECKING:
     from cannery.build.progress import BuildState, Step
 
-NEEDED_BUILDX = "0.13"
 # The stream from the engine broke off: gRPC's words for a daemon that ended.
 _AWAY = re.compile(r"error reading from server: EOF|code = Unavailable|Unavailable: |transport is closing")
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _EXEC_FORMAT = re.compile(r"exec format error", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"exit code: (\d+)")
-_OLD_BUILDX = re.compile(r"invalid progress|unknown flag: --(progress|metadata-file)", re.IGNORECASE)
-_PLAIN_PROGRESS = re.compile(r"#\d+ \[")
-# A docker without the plugin takes `bake` or its options for its own.
-_NO_BUILDX = re.compile(
-    r"unknown command: docker (buildx|bake)|'buildx' is not a docker command|unknown shorthand flag: 'f' in -f"
-)
 _ENGINE = re.compile(
-    r"cannot connect to the docker daemon|error during connect|no builder \"[^\"]*\" found|docker daemon socket"
-    r"|builder instance .* not found|failed to find driver",
+    r"cannot connect to the docker daemon|error during connect|docker daemon socket|failed to find driver",
     re.IGNORECASE,
 )
-_BAKE_FILE = re.compile(r"^(docker-bake\.json:\d+|unknown key:|failed to find target|could not find any target)")
 _REMOTE = re.compile(
     r"failed to resolve source metadata|failed to do request|failed to authorize|failed to fetch \w+ token"
     r"|failed to push|pull access denied|dial tcp|i/o timeout|no such host|x509:|tls:|TLS handshake|toomanyrequests"
@@ -61,58 +51,27 @@ _REASONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Details:
-    """What the message needs beside the state: log path, command for the stage alone, free space, all as text."""
-
-    log: str
-    retry: str = ""
-    space: str = ""
-
-
-def failure(state: BuildState, details: Details) -> CanneryError:
-    """Return the error for a bake that ended with a status other than 0: usage, unable, network or build failed."""
+def failure(state: BuildState, log: str) -> CanneryError:
+    """Return the error for a build that failed: unable, network or build failed. `log` is where its log is."""
     step = state.failed
     text = _text(state, step)
     if _AWAY.search(text):
         hint = "run the same command again: what was built before is kept"
         return UnableError(f"the engine went away during the build\n{_short(text)}", where="engine", hint=hint)
     tail = step.tail if step else ()
-    early = _cannot_start(state, text) if step is None else None
-    if early is not None:
-        return early
+    if step is None and _ENGINE.search(text):
+        return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
     where = _where(step)
     if _NO_SPACE.search(text) or any(_NO_SPACE.search(line) for line in tail):
-        space = f" ({details.space})" if details.space else ""
-        hint = f"free some space there (`build.py clean` shows what Cannery holds); full log: {details.log}"
-        return UnableError(f"no space left for the build{space}\n{_short(text)}", where=where, hint=hint)
+        hint = f"free some disk space (`build.py clean` shows what Cannery holds); full log: {log}"
+        return UnableError(f"no space left for the build\n{_short(text)}", where=where, hint=hint)
     if _EXEC_FORMAT.search(text) or any(_EXEC_FORMAT.search(line) for line in tail[-3:]):
         what = f"a program for another architecture cannot run here\n{_short(text)}"
         hint = "QEMU for the target's platform is missing: `build.py doctor PROFILE` with this ARCH lists what to do"
         return UnableError(what, where=where, hint=hint)
     if not text.startswith("process ") and (_REMOTE.search(text) or _is_base(step)):
         return _network(step, text)
-    return _build_failed(step, text, where, state, details)
-
-
-def needs_newer_buildx(state: BuildState) -> bool:
-    """Whether this is a buildx before 0.13: it either refuses `rawjson` or writes plain progress instead."""
-    return not state.events and any(_OLD_BUILDX.search(line) or _PLAIN_PROGRESS.match(line) for line in state.other)
-
-
-def _cannot_start(state: BuildState, text: str) -> CanneryError | None:
-    spoken = "\n".join(state.other)
-    if needs_newer_buildx(state):
-        hint = f"install docker-buildx {NEEDED_BUILDX} or newer"
-        return UnableError(f"this buildx does not know --progress=rawjson: {NEEDED_BUILDX} is needed", hint=hint)
-    if _NO_BUILDX.search(spoken) and not state.events:
-        hint = "install the package docker-buildx (or docker-buildx-plugin)"
-        return UnableError("docker has no buildx, and so no BuildKit builds", hint=hint)
-    if _ENGINE.search(text):
-        return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
-    if _BAKE_FILE.search(text):
-        return UsageError(_short(text), where="docker-bake.json", hint="`build.py render` writes the file again")
-    return None
+    return _build_failed(step, text, where, state, log)
 
 
 def _is_base(step: Step | None) -> bool:
@@ -130,18 +89,18 @@ def _network(step: Step | None, text: str) -> NetworkError:
     return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
 
 
-def _build_failed(step: Step | None, text: str, where: str, state: BuildState, details: Details) -> CanneryError:
-    what = _what_failed(step, text, state, details)
+def _build_failed(step: Step | None, text: str, where: str, state: BuildState, log: str) -> CanneryError:
+    what = _what_failed(step, text, state, log)
     if step and _is_without_mirror(step):
         hint = (
             "a build step must reach the mirror of system packages, as the host does: see DNS and network, those of "
             "the engine where one builds, then run the same command again"
         )
         return NetworkError(what, where=where, hint=hint)
-    hints = [f"this stage alone:\n  $ {details.retry}"] if details.retry else []
+    hint = "the same command goes on at this step: what was built before is kept"
     if _exit_code(text) == "137":
-        hints.append("137 means killed from outside, most often for want of memory: see `dmesg`")
-    return BuildFailedError(what, where=where, hint="\n  → ".join(hints))
+        hint = "137 means killed from outside, most often for want of memory: see `dmesg`"
+    return BuildFailedError(what, where=where, hint=hint)
 
 
 def _is_without_mirror(step: Step) -> bool:
@@ -154,7 +113,7 @@ def _exit_code(text: str) -> str:
     return code[1] if code else ""
 
 
-def _what_failed(step: Step | None, text: str, state: BuildState, details: Details) -> str:
+def _what_failed(step: Step | None, text: str, state: BuildState, log: str) -> str:
     code = _exit_code(text)
     what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
     if step:
@@ -162,7 +121,7 @@ def _what_failed(step: Step | None, text: str, state: BuildState, details: Detai
         what += [f"  | {line}" for line in step.tail]
     else:
         what += [f"  | {line}" for line in state.other[-12:]]
-    what.append(f"  full log: {details.log}")
+    what.append(f"  full log: {log}")
     if state.clipped:
         what.append(f"  BuildKit dropped output above {state.clipped}: start the builder with")
         what.append("  BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 to see all of it")

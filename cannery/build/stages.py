@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.build.progress import ENDED, Status
-from cannery.build.stepname import SETUP
+from cannery.build.progress import ENDED, SETUP, Status
 from cannery.plan.plan import LayerKind
 from cannery.render.render import stage_name
 

@@ -37,7 +37,6 @@ def secrets_of(context: Context, suite: str | None, **system: str) -> tuple[Secr
     mirrors = {name: (place,) for name, place in system.items()}
     with host_secrets(context.cache, context.env, context.pip, suite, mirrors) as found:
         paths = {name: Path(path) for name, path in found.env.items() if path.startswith(str(context.cache))}
-        assert paths.keys() == found.passing
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in paths.values())
         texts = {name: path.read_text() for name, path in paths.items()}
     assert list((context.cache / "secrets").iterdir()) == []
@@ -68,16 +67,12 @@ def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     assert "pip config list" in caught.value.hint
 
 
-@pytest.mark.parametrize("comment", ["x" * MAX_SECRET, "ü" * (MAX_SECRET // 2)])
-def test_a_bundle_too_large_for_buildkit_loses_its_comments(tmp_path: Path, comment: str) -> None:
-    path = bundle(tmp_path, f"# {comment}\n{CERTIFICATE}# more\n{CERTIFICATE}")
-    assert secrets_of(context(tmp_path, SSL_CERT_FILE=path), None)[1] == {CA: CERTIFICATE * 2}
-
-
-def test_a_bundle_that_stays_too_large_is_said_before_the_build(tmp_path: Path) -> None:
+def test_a_bundle_that_is_too_large_is_said_before_the_build(tmp_path: Path) -> None:
     many = CERTIFICATE * (MAX_SECRET // len(CERTIFICATE) + 2)
     with pytest.raises(UsageError, match="larger than BuildKit takes"):
         secrets_of(context(tmp_path, SSL_CERT_FILE=bundle(tmp_path, many)), None)
+    fits = bundle(tmp_path, "x" * MAX_SECRET)
+    assert secrets_of(context(tmp_path, SSL_CERT_FILE=fits), None)[0].env[CA] == fits
 
 
 def test_proxies_of_either_case_are_passed_and_their_passwords_are_hidden(tmp_path: Path) -> None:

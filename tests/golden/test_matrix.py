@@ -31,8 +31,9 @@ from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.render.lint import lint
-from cannery.render.render import BAKE_FILE, DOCKERFILE, check_bake, render
+from cannery.render.render import BAKE_FILE, DOCKERFILE, render
 from cannery.vocab import Arch
+from tests.golden.bake_keys import unknown_keys
 from tests.golden.test_render import TEMPLATES, compare, tool
 
 if TYPE_CHECKING:
@@ -228,7 +229,9 @@ def rendered_files_hold_together(profile: str) -> None:
         assert lint(text) == (), cell
         assert not re.search(r"\{\{|\{%|\bNone\b|\bUndefined\b", text), cell
         check_stages(text, str(cell))
-        bake = check_bake(json.loads(dict(found.files)[BAKE_FILE]), str(cell))["target"]["image"]
+        document = json.loads(dict(found.files)[BAKE_FILE])
+        assert unknown_keys(document) == []
+        bake = document["target"]["image"]
         assert bake["platforms"] == [f"linux/{cell.arch}"]
         assert bake["tags"] == list(plan.references)
 

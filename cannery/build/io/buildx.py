@@ -6,27 +6,25 @@ started with BUILDKIT_STEP_LOG_MAX_SIZE=-1 and BUILDKIT_STEP_LOG_MAX_SPEED=-1 (D
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
-from cannery.build.failure import Details, failure, needs_newer_buildx
+from cannery.build.failure import failure
 from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
-from cannery.build.retry import retry_command
-from cannery.errors import UsageError
-from cannery.render.render import NO_QUESTION, check_bake
+from cannery.render.render import BAKE_FILE
 from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
 from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-_BAKE_FILE = "docker-bake.json"
+# From buildx 0.20 on, bake asks before it reads a file outside its folder. The host's CA bundle and the list of its
+# mirrors are there, and the bake file is our own: no question.
+NO_QUESTION = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
 
 
 class View(Protocol):
@@ -58,7 +56,6 @@ def bake(  # noqa: PLR0913 - one request to buildx
     log: Path,
     view: Callable[[], View],
     overrides: tuple[str, ...] = (),
-    builder: str | None = None,
     secrets: Secrets = NO_SECRETS,
 ) -> BakeResult:
     """Build `target` of the bake file in `folder` and wait for the end.
@@ -68,34 +65,24 @@ def bake(  # noqa: PLR0913 - one request to buildx
 
     A build that begins while a failed one ends joins its steps, and fails as it did: it is then begun once more.
 
-    Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (no buildx, buildx too old, disk
-    full, engine away, QEMU missing), UsageError (the bake file). SIGINT and SIGTERM cancel the build, then
-    KeyboardInterrupt is raised.
+    Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (disk full, engine away, QEMU
+    missing). SIGINT and SIGTERM cancel the build, then KeyboardInterrupt is raised.
     """
-    document, env = _read_bake(folder), {**env, **NO_QUESTION}
     redact = redactor(secrets.values)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8", errors="replace") as log_file:
-        command = [*engine_command, "bake", "-f", _BAKE_FILE, "--progress=rawjson"]
-        command += ["--builder", builder] if builder else []
+        command = [*engine_command, "bake", "-f", BAKE_FILE, "--progress=rawjson"]
         command += [word for override in overrides for word in ("--set", override)]
-        run = partial(_run, [*command, target], env, folder, log=log_file, redact=redact)
+        run = partial(_run, [*command, target], {**env, **NO_QUESTION}, folder, log=log_file, redact=redact)
         state, status = run(view=view())
         if status and state.joined:
             log_file.write(f"{state.seconds:8.2f} [cannery] it joined a build that had failed: once more\n")
             state, status = run(view=view())
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
-    if status == 0 and not needs_newer_buildx(state):
-        cached, _, total = state.counts
-        return BakeResult(cached, total, state.seconds, log)
-    retry = ""
-    if state.failed and state.failed.name.is_step:
-        stage = state.failed.name.stage
-        lasting = {name: value for name, value in env.items() if name not in secrets.passing}
-        retry = retry_command(
-            engine_command, lasting, str(folder), document, target=target, stage=stage, builder=builder
-        )
-    raise failure(state, Details(str(log), redact(retry), _space(state, status)))
+    if status:
+        raise failure(state, str(log))
+    cached, _, total = state.counts
+    return BakeResult(cached, total, state.seconds, log)
 
 
 def _run(  # noqa: PLR0913 - the parts of one running build
@@ -120,9 +107,6 @@ def _run(  # noqa: PLR0913 - the parts of one running build
                     state = apply(state, event, redact)
                     write_log(log, state)
                     view.update(state)
-                if needs_newer_buildx(state):
-                    cancel(process)
-                    break
             state = close(state, redact)
             write_log(log, state)
             return state, process.wait()
@@ -140,26 +124,3 @@ def write_log(log: TextIO, state: BuildState) -> None:
     if state.fresh:
         log.write("".join(f"{state.seconds:8.2f} [{stage}] {line}\n" for stage, line in state.fresh))
         log.flush()
-
-
-def _read_bake(folder: Path) -> dict[str, Any]:
-    path = folder / _BAKE_FILE
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError("no bake file", where=str(path), hint="`build.py render` writes it") from error
-    except ValueError as error:
-        raise UsageError(f"not JSON: {error}", where=str(path), hint="`build.py render` writes it again") from error
-    return check_bake(document, str(path))
-
-
-def _space(state: BuildState, status: int) -> str:
-    """Free and total space where the engine could not write, by its error, when that is on this machine."""
-    words = f"{state.failed.error if state.failed else ''} {' '.join(state.other)}".split()
-    paths = [Path(word.rstrip(":,")) for word in words if word.startswith("/")] if status else []
-    for path in paths:
-        folder = next((parent for parent in path.parents if parent != Path("/") and parent.is_dir()), None)
-        if folder is not None:
-            usage = shutil.disk_usage(folder)
-            return f"{usage.free / 1e9:.2f} of {usage.total / 1e9:.1f} GB free at {folder}"
-    return ""

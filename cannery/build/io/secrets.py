@@ -33,14 +33,10 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Environment variables for the build, and the values that no log may show.
-
-    `passing` are the variables whose files are gone after the build.
-    """
+    """Environment variables for the build, and the values that no log may show."""
 
     env: Mapping[str, str]
     values: tuple[str, ...]
-    passing: frozenset[str] = frozenset()
 
 
 NO_SECRETS = Secrets({}, ())
@@ -65,12 +61,11 @@ def host_secrets(
             "system_mirrors": _script({name: places[0] for name, places in system.items()}),
             "jobs": _jobs(env),
         }
-        found = {SECRETS["ca"]: _ca(env, pip, folder / "ca")}
+        found = {SECRETS["ca"]: _ca(env, pip)}
         found |= {SECRETS[name]: _written(folder / name, text) if text else NO_SECRET for name, text in texts.items()}
         urls = [*proxies.values(), *(uri for mirror in mirrors for uri in mirror.uris)]
         passwords = [urlsplit(url if "://" in url else f"http://{url}").password for url in urls]
-        passing = frozenset(name for name, path in found.items() if path.startswith(f"{folder}/"))
-        yield Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p), passing)
+        yield Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p))
 
 
 def _jobs(env: Mapping[str, str]) -> str:
@@ -97,31 +92,18 @@ def _script(mirrors: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _ca(env: Mapping[str, str], pip: PipSettings, copy: Path) -> str:
+def _ca(env: Mapping[str, str], pip: PipSettings) -> str:
     """Return the path of the host's CA bundle: pip's `cert`, else the usual variables, else none."""
     named = pip.cert or next((v for n in CA_VARIABLES if (v := env.get(n))), "")
     if not named:
         return NO_SECRET
     try:
-        text = Path(named).read_text(encoding="utf-8", errors="replace")
+        size = len(Path(named).read_bytes())
     except OSError as error:
         hint = "see `pip config list` and SSL_CERT_FILE"
         raise UsageError(f"the CA bundle cannot be read: {error}", hint=hint) from error
-    if len(text.encode()) <= MAX_SECRET:
-        return str(Path(named).absolute())
-    text = _only_certificates(text)
-    if len(text.encode()) > MAX_SECRET:
+    if size > MAX_SECRET:
         hint = "name a bundle of your own mirror's certificates alone: `pip config set global.cert FILE`"
         what = f"the CA bundle is larger than BuildKit takes ({MAX_SECRET >> 10} KiB)"
         raise UsageError(what, where=named, hint=hint)
-    return _written(copy, text)
-
-
-def _only_certificates(text: str) -> str:
-    """Return a bundle without its comments, which can make it larger than a secret may be."""
-    kept, inside = [], False
-    for line in text.splitlines():
-        inside = inside or line.startswith("-----BEGIN")
-        kept += [line] if inside else []
-        inside = inside and not line.startswith("-----END")
-    return "\n".join(kept) + "\n"
+    return str(Path(named).absolute())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cannery.assemble.io.folder import write_changes, write_merged
-from cannery.build.failure import Details, failure
+from cannery.build.failure import failure
 from cannery.build.io.buildx import write_log
 from cannery.build.progress import BuildState, apply
 from cannery.render.render import DOCKERFILE, NO_SECRET, SECRETS
@@ -202,7 +201,7 @@ class _Progress:
     """Steps as the events of BuildKit, for the view and the log."""
 
     def __init__(self, request: StageRequest, log: TextIO) -> None:
-        self._log, self._where, self._cache = log, request.log, request.cache
+        self._log, self._where = log, request.log
         self._redact = redactor(request.secrets.values)
         self._state, self._view, self._name = BuildState(), request.view(), ""
 
@@ -216,9 +215,7 @@ class _Progress:
             yield
         except (_StepError, OSError) as error:
             self._take({"vertexes": [{**begun, "completed": _now(), "error": str(error)}]})
-            usage = shutil.disk_usage(self._cache)
-            space = f"{usage.free / 1e9:.2f} of {usage.total / 1e9:.1f} GB free at {self._cache}"
-            raise failure(self._state, Details(str(self._where), space=space)) from error
+            raise failure(self._state, str(self._where)) from error
         self._take({"vertexes": [{**begun, "completed": _now()}]})
 
     def printed(self, line: str | None) -> None:
