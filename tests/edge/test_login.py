@@ -5,16 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.engine.io import login
 from cannery.engine.io.login import read_login
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture
+def set_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK looks for helpers on the PATH of this process."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
 
 GIVES = """read server; printf '{"ServerURL": "%s", "Username": "me", "Secret": "s3cret of %s"}' "$server" "$server" """
 
@@ -57,7 +62,7 @@ def test_settings_that_cannot_be_read_are_a_fault(tmp_path: Path, text: str) -> 
     assert (found.entry, found.fault) == ({}, f"{tmp_path}/config.json cannot be read")
 
 
-def test_a_credential_helper(tmp_path: Path) -> None:
+def test_a_credential_helper(tmp_path: Path, set_path: None) -> None:
     env = settings(tmp_path, {"credsStore": "test"}, GIVES)
     assert read_login("a.example:5000", env).password == ("me", "s3cret of a.example:5000")
     assert read_login("docker.io", env).password == ("me", "s3cret of https://index.docker.io/v1/")
@@ -66,7 +71,7 @@ def test_a_credential_helper(tmp_path: Path) -> None:
     assert (found.password, found.entry["IdentityToken"]) == (None, "t0ken")
 
 
-def test_what_a_helper_does_not_have_comes_from_the_file(tmp_path: Path) -> None:
+def test_what_a_helper_does_not_have_comes_from_the_file(tmp_path: Path, set_path: None) -> None:
     config = {"auths": {"a.example": {"auth": "bWU6ZmlsZQ=="}}, "credHelpers": {"a.example": "test"}}
     env = settings(tmp_path, config, "echo 'credentials not found in native keychain'; exit 1")
     found = read_login("a.example", env)
@@ -75,23 +80,8 @@ def test_what_a_helper_does_not_have_comes_from_the_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
-    [
-        (None, "docker-credential-test is not on PATH"),
-        ("echo s3cret; echo s3cret >&2; exit 3", "docker-credential-test failed (status 3)"),
-        ("kill -9 $$", "docker-credential-test failed (status -9)"),
-        ("echo s3cret", "does not answer as a credential helper does"),
-        ("echo '{}'", "does not answer as a credential helper does"),
-        ("echo '[[]]'", "does not answer as a credential helper does"),
-        ("cat; sleep 5 & sleep 5", "docker-credential-test does not answer within 0.5 s"),
-    ],
+    "script", [None, "echo s3cret; exit 3", "kill -9 $$", "echo s3cret", "echo '{}'", "echo '[[]]'"]
 )
-def test_a_helper_that_does_not_work_is_a_fault_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, words: str
-) -> None:
-    monkeypatch.setattr(login, "HELPER_SECONDS", 0.5 if script and "sleep" in script else 30.0)
-    env = settings(tmp_path, {"credsStore": "test"}, script)
-    begun = time.monotonic()
-    found = read_login("a.example", env)
-    assert time.monotonic() - begun < 4
-    assert (found.entry, words in found.fault, "s3cret" in found.fault) == ({}, True, False)
+def test_a_helper_that_does_not_work_is_a_fault(tmp_path: Path, set_path: None, script: str | None) -> None:
+    found = read_login("a.example", settings(tmp_path, {"credsStore": "test"}, script))
+    assert (found.entry, found.fault) == ({}, "docker-credential-test does not work")

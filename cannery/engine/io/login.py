@@ -9,14 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.errors import CanneryError, UnableError
-from cannery.util.io.process import run
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-# Seconds that a credential helper may take; one that asks a cloud for a token takes one or two.
-HELPER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -55,43 +49,14 @@ def read_login(registry: str, env: Mapping[str, str]) -> Login:
     from docker.auth import AuthConfig  # noqa: PLC0415 - 0.2 s that a host without a login does not pay for
     from docker.errors import DockerException  # noqa: PLC0415
 
+    helper = None
     try:
         json.loads(file.read_text(encoding="utf-8"))  # the SDK reads a file that is no JSON as one without logins
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             config = AuthConfig.load_config(str(file), None, dict(env))
             helper = config.get_credential_store(registry)
-            found = _ask_helper(str(helper), registry, env) if helper else Login()
-            if found.entry:
-                return found
-            return Login(dict(AuthConfig({"auths": config.auths}).resolve_authconfig(registry) or {}), found.fault)
+            return Login(dict(config.resolve_authconfig(registry) or {}))
     except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        return Login(fault=f"{file} cannot be read")
-
-
-def _ask_helper(name: str, registry: str, env: Mapping[str, str]) -> Login:
-    """Return what docker's credential helper `name` has for `registry`.
-
-    The SDK's own call has no time-out, and shows what the helper prints, which may be secret.
-    """
-    from docker.auth import INDEX_NAME, INDEX_URL, TOKEN_USERNAME  # noqa: PLC0415 - as above
-
-    program = f"docker-credential-{name}"
-    server = INDEX_URL if registry == INDEX_NAME else registry
-    try:
-        done = run((program, "get"), env=env, stdin=server, timeout=HELPER_SECONDS, check=False)
-        if done.returncode:
-            is_absent = "credentials not found" in done.stdout.lower()
-            return Login(fault="" if is_absent else f"{program} failed (status {done.returncode})")
-        value: Any = json.loads(done.stdout)
-        user, secret = str(value["Username"]), str(value["Secret"])
-    except UnableError:
-        return Login(fault=f"{program} is not on PATH")
-    except CanneryError:
-        return Login(fault=f"{program} does not answer within {HELPER_SECONDS:g} s")
-    except OSError as error:
-        return Login(fault=f"{program} cannot be started: {error.strerror}")
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return Login(fault=f"{program} does not answer as a credential helper does")
-    secrets = {"IdentityToken": secret} if user == TOKEN_USERNAME else {"Username": user, "Password": secret}
-    return Login({"ServerAddress": server, **secrets})
+        # Its message may have what a helper printed, which may be secret.
+        return Login(fault=f"docker-credential-{helper} does not work" if helper else f"{file} cannot be read")
