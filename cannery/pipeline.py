@@ -20,7 +20,7 @@ from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.subject import Subject
 from cannery.context import template_digests
-from cannery.errors import FindingsError, UnableError, VerifyFailedError
+from cannery.errors import FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
 from cannery.lock.request import lock_request
 from cannery.plan.make import make_plan, plan_epoch
@@ -320,8 +320,7 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
 def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], None]) -> Verified:
     """Run the verify script in the image of `request`, with what this host has for the plan's chip.
 
-    `on_check` gets each check as it ends; none of a result that was remembered. Where unpacked layers are the reason of
-    a failure, since somebody has changed files in them, they are unpacked again, and all checks run once more.
+    `on_check` gets each check as it ends; none of a result that was remembered.
     """
     from cannery.engine.io.containers import remove_orphans
     from cannery.host.facts import wanted_paths
@@ -336,20 +335,4 @@ def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], Non
     host = read_host(wanted_paths(access), Path("/"))
     program = context.root / "templates/rootfs" / SCRIPT[1:]
     runner = Runner(work.place, access, host, context.cache, context.say, program.parent)
-    try:
-        result = verify(request, runner, on_check)
-    except (UnableError, VerifyFailedError):
-        if not _healed(work, request.image):
-            raise
-        return verify(request, runner, on_check)
-    return verify(request, runner, on_check) if result.status == 1 and _healed(work, request.image) else result
-
-
-def _healed(work: Work, image: str) -> bool:
-    """Whether unpacked layers of an image were changed; they are removed, and unpacked again when they are wanted."""
-    from cannery.host.io.place import StorePlace
-
-    changed = work.place.store.heal(image) if isinstance(work.place, StorePlace) else 0
-    if changed:
-        work.context.say(f"unpacked layers whose files were changed: {changed}; unpacking them and verifying again")
-    return bool(changed)
+    return verify(request, runner, on_check)

@@ -22,12 +22,12 @@ from cannery.context import Context
 from cannery.engine.io.find import NoEngineError
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
-from cannery.errors import ExitCode, NetworkError, UnableError, UsageError, VerifyFailedError
+from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.bake import BuildOptions, Way, why_baked
 from cannery.making.base import stored_base
 from cannery.making.image import Built
-from cannery.pipeline import Work, verified
+from cannery.pipeline import Work
 from cannery.recipe.recipe import Options
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, push
@@ -151,38 +151,6 @@ def test_clean_images_waits_for_who_uses_the_store(context: Context, capsys: pyt
     cleaning.join(30)
     assert Store(context.cache / "images").names() == {}
     assert "another run uses the image store" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("first", [1, 0, UnableError("no Python"), VerifyFailedError("no report")])
-def test_a_failed_verify_unpacks_changed_layers_again(
-    context: Context, monkeypatch: pytest.MonkeyPatch, first: int | Exception
-) -> None:
-    runs: list[str] = []
-
-    def verify(request: Any, *_: object) -> Any:  # noqa: ANN401 - of a test
-        runs.append(request.image)
-        if len(runs) == 1 and isinstance(first, Exception):
-            raise first
-        return SimpleNamespace(status=first if len(runs) == 1 else 0)
-
-    monkeypatch.setattr("cannery.verify.io.run.verify", verify)
-    monkeypatch.setattr(module.Store, "heal", lambda *_: healed)
-    vars(context).update(say=print)
-    catalog: Any = SimpleNamespace(chips={plan().recipe.target.chip: SimpleNamespace(nodes=(), paths=())})
-    monkeypatch.setattr("cannery.host.facts.wanted_paths", lambda _access: ())
-    work = Work(context, catalog, plan(), module.store_place(context))
-    request: Any = SimpleNamespace(image="stack:1")
-    healed = 2
-    assert verified(work, request, print).status == 0
-    assert len(runs) == (1 if first == 0 else 2)
-    runs.clear()
-    healed = 0  # nothing was changed: the failure is the image's own
-    if isinstance(first, Exception):
-        with pytest.raises(type(first)):
-            verified(work, request, print)
-    else:
-        assert verified(work, request, print).status == first
-    assert len(runs) == 1
 
 
 def test_an_image_whose_push_fails_is_shown(

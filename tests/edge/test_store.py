@@ -416,30 +416,6 @@ def test_a_damaged_layer_is_removed_so_that_it_is_made_again(store: Store, tmp_p
     assert store.find(put(store, LOWER, UPPER)) is not None
 
 
-@needs_root
-def test_changed_files_of_an_unpacked_layer_are_healed(store: Store) -> None:
-    members = [("etc/a", b"1" * 5000), ("etc/b", b"2"), ("opt/.wh.gone", b""), ("srv/.wh..wh..opq", b"")]
-    links = [special("etc/c", tarfile.LNKTYPE, "etc/a"), special("sh", tarfile.SYMTYPE, "etc"),
-             special("dev/null", tarfile.CHRTYPE)]  # fmt: skip
-    put(store, tar_of(*members, *links), UPPER)
-    (folder, other) = store.lowers("demo:1")
-    assert store.heal("demo:1") == 0
-    for change in (
-        (folder / "etc/b").unlink,
-        lambda: (folder / "etc/b").write_bytes(b"3"),
-        lambda: (folder / "etc/a").write_bytes(b""),
-        (folder / "sh").unlink,
-        (folder / "new").touch,
-        lambda: shutil.rmtree(folder / "etc"),
-    ):
-        change()
-        assert store.heal("demo:1") == 1
-        assert other.is_dir()
-        assert store.lowers("demo:1") == (folder, other)
-        assert (folder / "etc/b").read_bytes() == b"2"
-        assert store.heal("demo:1") == 0
-
-
 def test_a_disk_without_room_for_the_folders_is_reported_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, LOWER, UPPER)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=len(LOWER) + len(UPPER) - 1))

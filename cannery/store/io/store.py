@@ -28,7 +28,7 @@ from cannery.engine.image import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
-from cannery.store.io.unpack import is_as_unpacked, unpack
+from cannery.store.io.unpack import unpack
 from cannery.util.image_reference import DIGEST, digest_of, split_digest
 from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
 from cannery.util.io.locks import held
@@ -337,20 +337,6 @@ class Store:
         if size > free:
             what = f"{size / 1e9:.1f} GB are to be {done}, and {free / 1e9:.1f} GB are free"
             raise UnableError(what, where=str(self.folder), hint="free some disk space, or set CANNERY_CACHE")
-
-    def heal(self, name: str) -> int:
-        """Remove the unpacked layers of an image that somebody has changed; return how many. They are unpacked again.
-
-        It reads the image's layers: some seconds.
-        """
-        changed = 0
-        for diff_id in dict.fromkeys(self.needed(name).layers):
-            folder, layer = self._folder(diff_id), self.needed_layer(diff_id)
-            if folder.is_dir() and not is_as_unpacked(inflated(self.blocks(layer)), folder):
-                with held(folder.with_suffix(".lock"), lambda: None), self._disk():
-                    remove_path(folder)
-                changed += 1
-        return changed
 
     def prune(self, spared: float = SPARED) -> int:
         """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""

@@ -20,7 +20,7 @@ from cannery.errors import FindingsError, UnableError
 from cannery.store.io.packed import check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -66,34 +66,6 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
         what = f"this disk does not keep what a layer removes: {error.strerror}"
         raise UnableError(what, where=str(folder), hint="let CANNERY_CACHE be on ext4 or xfs") from error
     return f"sha256:{tee.digest.hexdigest()}"
-
-
-def is_as_unpacked(blocks: Iterable[bytes], folder: Path) -> bool:
-    """Whether a folder has the files that `unpack` made of that tar, of the same size and time, and no other."""
-    wanted: dict[str, tuple[int, int] | None] = {}
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path of this host
-        for member in _members(_Tee(blocks, nowhere)):
-            name = "/".join(part for part in member.name.split("/") if part not in {"", "."})
-            if member.isreg():
-                wanted[name] = member.size, int(member.mtime)
-            elif member.islnk():
-                wanted[name] = wanted.get(member.linkname.removeprefix("./"))
-            elif member.issym():
-                wanted[name] = None
-    wanted = {name: value for name, value in wanted.items() if not posixpath.basename(name).startswith(WHITEOUT)}
-    return wanted == dict(_files(folder))
-
-
-def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int] | None]]:
-    """Give each file and link below a folder: its path, and the size and time of a file."""
-    for here, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            path = os.path.join(here, name)  # noqa: PTH118 - many files
-            found = os.lstat(path)
-            if stat.S_ISREG(found.st_mode):
-                yield os.path.relpath(path, folder), (found.st_size, int(found.st_mtime))
-            elif stat.S_ISLNK(found.st_mode):
-                yield os.path.relpath(path, folder), None
 
 
 class _Tee:
@@ -184,15 +156,10 @@ def _whiteout(path: Path) -> None:
 
 def _checked(tee: _Tee) -> _Seen:
     seen = _Seen()
-    for member in _members(tee):
-        seen.take(member)
-    return seen
-
-
-def _members(tee: _Tee) -> Iterator[tarfile.TarInfo]:
     tar: Any
     with tarfile.open(fileobj=cast("IO[bytes]", tee), mode="r|", bufsize=1 << 18) as tar:
         while (member := tar.next()) is not None:
             check_size(member)
             tar.members.clear()  # or every header stays in memory
-            yield member
+            seen.take(member)
+    return seen
