@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from cannery.util.image_reference import DIGEST
 
@@ -53,10 +53,10 @@ class MalformedError(RefusedError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of one image: the digest of its configuration, and the bytes of its layers (0: not known)."""
+    """The manifest of one image: the digest of its configuration; digest and bytes of its layers, lowest first."""
 
     config: str
-    size: int = 0
+    layers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,18 +148,14 @@ def read_manifest(body: bytes) -> Manifest:
         raise MalformedError("its index leads to an index")
     if value.get("schemaVersion") == 1:
         raise MalformedError("it has the image in Docker's old schema 1 only, which BuildKit does not take")
-    config = value.get("config")
+    config, layers = value.get("config"), value.get("layers")
     digest = _digest(config.get("digest") if isinstance(config, dict) else None, "the manifest's config")
-    return Manifest(digest, _size(value.get("layers")))
-
-
-def read_layers(body: bytes) -> tuple[tuple[str, int], ...]:
-    """Return digest and bytes of the layers that a manifest names, lowest first. Raises `MalformedError`."""
-    layers = _table(body, "manifest").get("layers")
     found = [one if isinstance(one, dict) else {} for one in (layers if isinstance(layers, list) else ())]
-    if not all(_is_size(one.get("size")) for one in found):
+    if not all(type(one.get("size")) is int and 0 <= one["size"] < 2**63 for one in found):
         raise MalformedError("a layer of its manifest has no size, or one that cannot be")
-    return tuple((_digest(one.get("digest"), "a layer of the manifest"), one["size"]) for one in found)
+    return Manifest(
+        digest, tuple((_digest(one.get("digest"), "a layer of the manifest"), one["size"]) for one in found)
+    )
 
 
 def read_config(body: bytes) -> ImageConfig:
@@ -198,18 +194,6 @@ def read_tags(body: bytes) -> tuple[str, ...]:
     """Return a list of tags; null means none. Raises `MalformedError`."""
     tags = _table(body, "list of tags").get("tags")
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
-
-
-def _size(layers: object) -> int:
-    """Return the bytes of all layers, 0 where one has no size."""
-    sizes = [one.get("size") if isinstance(one, dict) else None for one in (layers if isinstance(layers, list) else ())]
-    numbers = [size for size in sizes if _is_size(size)]
-    return sum(numbers) if len(numbers) == len(sizes) else 0
-
-
-def _is_size(value: object) -> TypeGuard[int]:
-    """Whether a value is what the specification has as the size of a blob (an int64, "Content Descriptors")."""
-    return type(value) is int and 0 <= value < 2**63
 
 
 def _table(body: bytes, what: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_in_any_other_they_are_listed_under_a_tag(registry: StoringRegistry, ima
     registry.manifests[tag] = (index, value.encode())
     found, documents = read_attached(name(registry), ACCESS, "arm64", [Kind.CYCLONEDX])
     assert (len(found.referrers), documents) == (4, [DOCUMENTS[0]])
-    bare = json.dumps({"schemaVersion": 2, "layers": []}).encode()
+    bare = json.dumps({"schemaVersion": 2, "config": {"digest": sha(b"{}")}, "layers": []}).encode()
     registry.manifests["team/demo", sha(bare)] = (index, bare)
     value = json.dumps({"manifests": [{"digest": sha(bare), "artifactType": Kind.CYCLONEDX}]})
     registry.manifests[tag] = (index, value.encode())

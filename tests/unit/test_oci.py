@@ -12,7 +12,6 @@ from cannery.engine.oci import (
     Manifest,
     image_config,
     read_config,
-    read_layers,
     read_manifest,
     read_published,
 )
@@ -36,17 +35,19 @@ def test_of_variants_the_first_counts_and_of_systems_linux() -> None:
     assert [(one.arch, one.manifest) for one in found.entries] == [("arm64", ONE)]
 
 
-def test_a_manifest_is_as_large_as_its_layers_where_all_have_a_size() -> None:
-    config = {"digest": ONE, "size": 9}
-    for layers, size in (([{"size": 5}, {"size": 7}], 12), ([{"size": 5}, {}], 0), ([5], 0), (None, 0), ({}, 0)):
-        assert read_manifest(json.dumps({"config": config, "layers": layers}).encode()) == Manifest(ONE, size)
-    for odd in (10**400, 2**63, -5, True, 1.5):
-        text = json.dumps({"config": config, "layers": [{"digest": ONE, "size": odd}]}).encode()
-        assert read_manifest(text) == Manifest(ONE, 0)
+def test_a_manifest_has_the_digest_and_bytes_of_each_layer() -> None:
+    def read(layers: object) -> Manifest:
+        return read_manifest(json.dumps({"config": {"digest": ONE, "size": 9}, "layers": layers}).encode())
+
+    assert read(None) == read({}) == Manifest(ONE)
+    largest = [{"digest": ONE, "size": 2**63 - 1}, {"digest": TWO, "size": 0}]
+    assert read(largest) == Manifest(ONE, ((ONE, 2**63 - 1), (TWO, 0)))
+    for odd in (None, 10**400, 2**63, -5, True, 1.5):
         with pytest.raises(MalformedError, match="no size"):
-            read_layers(text)
-    largest = {"layers": [{"digest": ONE, "size": 2**63 - 1}, {"digest": TWO, "size": 0}]}
-    assert read_layers(json.dumps(largest).encode()) == ((ONE, 2**63 - 1), (TWO, 0))
+            read([{"digest": ONE, "size": odd}])
+    for odd in (5, {"size": 1, "digest": "x"}):
+        with pytest.raises(MalformedError):
+            read([odd])
 
 
 @pytest.mark.parametrize("value", [{"os": "linux"}, {"architecture": 1}, {"architecture": ""}])

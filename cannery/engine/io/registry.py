@@ -153,7 +153,8 @@ def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer
         assert entry is not None  # noqa: S101 - `arch` is one of `arches`
         try:
             manifest = repository.manifest(entry.manifest)
-            return Answer(found.digest, repository.config(manifest.config), size=manifest.size)
+            size = sum(size for _, size in manifest.layers)
+            return Answer(found.digest, repository.config(manifest.config), size=size)
         except RefusedError as error:
             return Answer(found.digest, None, str(error))
 
@@ -201,11 +202,7 @@ class Repository:
 
     def manifest(self, digest: str) -> Manifest:
         """Return the manifest of one image."""
-        return read_manifest(self.manifest_text(digest))
-
-    def manifest_text(self, digest: str) -> bytes:
-        """Return the bytes of the manifest of one image."""
-        return self._content(f"manifests/{digest}", digest, ACCEPT)
+        return read_manifest(self._content(f"manifests/{digest}", digest, ACCEPT))
 
     def config(self, digest: str) -> ImageConfig:
         """Return an image's configuration."""

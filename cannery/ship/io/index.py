@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from cannery.catalog.component import Closed
 from cannery.engine.io.registry import Access, Limits, Repository
-from cannery.engine.oci import AbsentError, MalformedError, read_layers
+from cannery.engine.oci import AbsentError, MalformedError
 from cannery.plan.manifest import MANIFEST_PATH
 from cannery.plan.plan import TAG, parse_tag
 from cannery.ship.io.registry import refusals
@@ -97,7 +97,7 @@ def _read(repository: Repository, name: str, tag: str) -> Iterator[Indexed]:
     if not parsed.plan:  # a moving tag: the full one of its image is there too
         return
     there = repository.published(tag)
-    layers = {one.arch: read_layers(repository.manifest_text(one.manifest)) for one in there.entries}
+    layers = {one.arch: repository.manifest(one.manifest).layers for one in there.entries}
     if not layers or not all(layers.values()):
         raise MalformedError("it has no layers")
     base, packages = contents_in(repository.config_text(next(iter(layers.values()))[-1][0]))

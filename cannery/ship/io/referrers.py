@@ -18,7 +18,6 @@ from cannery.engine.oci import (
     MalformedError,
     PassingError,
     RefusedError,
-    read_layers,
 )
 from cannery.ship.io.registry import refusals
 from cannery.ship.published import INDEX_TYPE
@@ -108,7 +107,7 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
 
 
 def _document(repository: Repository, kind: Kind, digest: str) -> Document:
-    layers = read_layers(repository.manifest_text(digest))
+    layers = repository.manifest(digest).layers
     if not layers:
         raise MalformedError(f"the manifest of an attached document has no layers ({digest})")
     return Document(kind, repository.config_text(layers[0][0]).decode(errors="replace"))

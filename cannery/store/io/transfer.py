@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import DeniedError, MalformedError, PassingError, read_layers
+from cannery.engine.oci import DeniedError, MalformedError, PassingError
 from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text, parse_config
@@ -215,7 +215,7 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
     there = repository.published(place.wanted, place.digest or "", arch)
     entry = there.needed(arch)
     config = repository.config_text(entry.config)
-    blobs = [Blob(*pair) for pair in read_layers(repository.manifest_text(entry.manifest))]
+    blobs = [Blob(*pair) for pair in repository.manifest(entry.manifest).layers]
     wanted = _layers_of(config)
     if len(blobs) != len(wanted):
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
