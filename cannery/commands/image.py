@@ -242,9 +242,9 @@ def _write_layout(work: Work, folder: str) -> None:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> Outcome | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
-    from cannery.commands.registry import dock_of, mover
+    from cannery.commands.registry import dock_of
     from cannery.engine.io.client import EngineError
-    from cannery.ship.io.registry import pull_image, tag_locally
+    from cannery.ship.io.registry import pull_image
     from cannery.ship.published import parse_registry
 
     registry = parse_registry(arguments.registry)
@@ -252,7 +252,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     work = Work(context, catalog, plan, place)
     before, begun = known_layers(place), time.monotonic()
     try:
-        dock = dock_of(context, mover(place), plan, registry)
+        dock = dock_of(context, place, plan, registry)
         found = pull_image(dock)
     except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
@@ -260,7 +260,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     if found is None:
         context.say(f"{dock.reference} is not there for {plan.recipe.target.arch}: building instead")
         return None
-    tag_locally(dock, found, (plan.reference,))
+    place.tag(found.id, plan.reference)
     new = new_layers(plan, before, list(found.layers))
     made = Built(found.id, found.size, len(found.layers), new, 0, 0, time.monotonic() - begun, None, dock.reference)
     return _proved(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)

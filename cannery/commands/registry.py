@@ -33,17 +33,13 @@ from cannery.ship.io.registry import (
     published,
     pull_image,
     push_image,
-    tag_locally,
 )
 from cannery.ship.published import UNVERIFIED, ids_of, parse_registry, push_fault
-from cannery.store.io.store import Store
 from cannery.util.image_reference import split_tag
 from cannery.verify.io.run import FILES, PARTIAL, has_passed
 
 if TYPE_CHECKING:
     import argparse
-
-    import docker
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
@@ -54,14 +50,12 @@ if TYPE_CHECKING:
     from cannery.ship.io.cosign import Signer
 
 
-def dock_of(
-    context: Context, client: docker.DockerClient | Store, plan: Plan, registry: str, *, is_push: bool = False
-) -> Dock:
+def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
     """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
-    plain = insecure_registries() if isinstance(client, Store) else plain_registries(engine_info(client))
+    plain = plain_registries(engine_info(place.client)) if isinstance(place, EnginePlace) else insecure_registries()
     access = replace(access_of(context), plain=plain, actions="pull,push" if is_push else "")
     show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
-    return Dock(client, plan, registry, access, context.say, show)
+    return Dock(place, plan, registry, access, context.say, show)
 
 
 def access_of(context: Context) -> Access:
@@ -106,7 +100,7 @@ def push_made(work: Work, registry: str, how: Push) -> None:
     """
     context, plan = work.context, work.plan
     image = work.place.needed(plan.reference, plan.recipe.name)
-    dock = dock_of(context, mover(work.place), plan, registry, is_push=True)
+    dock = dock_of(context, work.place, plan, registry, is_push=True)
     dock = replace(dock, proof=_proof(context, dock, work.catalog, image, how.proof))
     there = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
@@ -139,11 +133,6 @@ def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push
     if how.signer:
         sign(how.signer, [f"{name}@{digest}" for digest in dict.fromkeys((now.digest, entry.manifest))])
         attest(how.signer, f"{name}@{entry.manifest}", documents)
-
-
-def mover(place: ImagePlace) -> docker.DockerClient | Store:
-    """Return what moves the images of a place."""
-    return place.client if isinstance(place, EnginePlace) else place.store
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
@@ -189,11 +178,12 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
-    dock = replace(dock_of(context, mover(kept_place(context)), plan, registry), proof=arguments.proof)
+    dock = replace(dock_of(context, kept_place(context), plan, registry), proof=arguments.proof)
     image = pull_image(dock)
     if image is None:
         raise absent(dock)
-    tag_locally(dock, image, plan.references[:1] if dock.proof else plan.references)
+    for reference in plan.references[:1] if dock.proof else plan.references:
+        dock.place.tag(image.id, reference)
     _print(context, dock, published(dock, dock.reference), image)
     return ExitCode.DONE
 

@@ -34,7 +34,6 @@ class Trouble(StrEnum):
     SERVER = "server"
     SPACE = "space"
     DENIED = "denied"
-    PLATFORM = "platform"
     DAMAGED = "damaged"
     ABSENT = "absent"
     ARCHIVE = "archive"
@@ -55,10 +54,6 @@ TROUBLES: tuple[tuple[Trouble, str], ...] = (
             r"unauthorized|authentication required|no basic auth credentials|\bdenied\b|incorrect username or password"
             r"|insufficient_scope|forbidden|\b40[13]\b|login attempt to"
         ),
-    ),
-    (
-        Trouble.PLATFORM,
-        r"no matching manifest for|does not match the specified platform|does not provide the specified",
     ),
     (
         Trouble.DAMAGED,
@@ -83,6 +78,7 @@ TROUBLES: tuple[tuple[Trouble, str], ...] = (
         (
             r"invalid reference format|manifest invalid|name invalid|unsupported|tag .*immutable|http response to https"
             r"|certificate|x509|no such host|fail to parse 'manifest\.json'|manifest_invalid"
+            r"|no matching manifest for|does not match the specified platform|does not provide the specified"
         ),
     ),
 )

@@ -29,6 +29,7 @@ from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.engine.stream import ENGINE_PROXY, StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
+from cannery.host.io.place import EnginePlace
 from cannery.ship.io.archive import packer, whole_file, write_tar
 from cannery.ship.io.registry import Dock, _transfer, published
 from cannery.util.io import patience
@@ -118,7 +119,7 @@ def test_pull_and_load_report_errors_too(daemon: FakeDaemon, client: docker.Dock
     ]
     with pytest.raises(EngineError) as caught:
         pull(client, REFERENCE, "linux/arm64", "me", View())
-    assert caught.value.trouble is Trouble.PLATFORM
+    assert caught.value.trouble is Trouble.REFUSED
     with pytest.raises(EngineError):
         pull(client, REFERENCE, "linux/arm64", "me", View())
     assert pull(client, REFERENCE, "linux/arm64", "me", View()).digest == DIGEST
@@ -205,9 +206,8 @@ class Pushing:
         target = SimpleNamespace(arch="arm64")
         plan: Any = SimpleNamespace(reference="stack:1", recipe=SimpleNamespace(target=target))
         access = Access(PipSettings(), lambda _: Login())
-        return Dock(
-            self.client, plan, f"{self.host}/team", access, self.said.append, lambda *_: nullcontext(self.shown)
-        )
+        place = EnginePlace(SimpleNamespace(), self.client, {})  # type: ignore[arg-type] # not asked for
+        return Dock(place, plan, f"{self.host}/team", access, self.said.append, lambda *_: nullcontext(self.shown))
 
     def __call__(self) -> None:
         _transfer(self.dock, "push", REFERENCE, lambda view: push(self.client, REFERENCE, "me", view, {}))

@@ -43,10 +43,10 @@ def stub() -> Iterator[StubRegistry]:
 def dock(stub: StubRegistry) -> Dock:
     target = SimpleNamespace(arch="arm64")
     plan: Any = SimpleNamespace(reference="stack:1", recipe=SimpleNamespace(target=target))
-    client: Any = SimpleNamespace()  # never asked
+    place: Any = SimpleNamespace()  # never asked
     login = Login({"username": "me", "password": "s3cret"})
     access = Access(PipSettings(), lambda _: login, waits=REQUEST_WAITS)
-    return Dock(client, plan, stub.host, access, print, lambda *_: nullcontext())  # type: ignore[arg-type,return-value]
+    return Dock(place, plan, stub.host, access, print, lambda *_: nullcontext())  # type: ignore[arg-type,return-value]
 
 
 def tags(stub: StubRegistry) -> tuple[str, ...]:

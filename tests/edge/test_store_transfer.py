@@ -22,7 +22,8 @@ from cannery.engine.io.registry import Access
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.engine.stream import StreamState
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
-from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image, tag_locally
+from cannery.host.io.place import StorePlace
+from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image
 from cannery.ship.published import LIST_TYPE
 from cannery.store.describe import DOCKER, OCI
 from cannery.store.io import transfer
@@ -391,13 +392,19 @@ def test_a_disk_without_room_is_reported_before_a_byte_comes(
 TAG = "8.5.0-910b-debian12-py3.11-abcdefabcdef"
 
 
+def placed(store: Store) -> StorePlace:
+    return StorePlace(store, {}, "arm64", store.folder)
+
+
 @pytest.fixture
 def dock(store: Store, registry: StoringRegistry) -> Dock:
     target = type("Target", (), {"arch": "arm64", "__str__": lambda _: "the target"})()
     tag = type("Tag", (), {"plan": "abcdefabcdef", "standin": False, "__str__": lambda _: TAG})()
     recipe = SimpleNamespace(target=target, name="demo", changes="")
     plan: Any = SimpleNamespace(reference="demo:1", references=("demo:1", "demo:moving"), recipe=recipe, tag=tag)
-    return Dock(store, plan, f"{registry.host}/team", route(registry).access, print, lambda *_: nullcontext(View()))
+    return Dock(
+        placed(store), plan, f"{registry.host}/team", route(registry).access, print, lambda *_: nullcontext(View())
+    )
 
 
 LABELS = {
@@ -425,11 +432,10 @@ def test_a_plan_is_pushed_and_pulled_without_an_engine(
         move_alias(dock, now, alias)
     assert registry.manifests["team/demo", "moving"] == registry.manifests["team/demo", "1"]
     other = Store(tmp_path / "other")
-    there = Dock(other, dock.plan, dock.registry, dock.access, print, dock.show)
+    there = Dock(placed(other), dock.plan, dock.registry, dock.access, print, dock.show)
     found = pull_image(there)
     assert found is not None
-    tag_locally(there, found, dock.plan.references)
-    assert [getattr(other.find(name), "id", "") for name in dock.plan.references] == [image.id] * 2
+    assert found.id == image.id
 
 
 @pytest.mark.parametrize("proof", ["partial", "unverified"])
@@ -445,7 +451,7 @@ def test_what_is_not_verified_has_a_tag_of_its_own_until_it_is(
     assert {tag for _, tag in registry.manifests if not tag.startswith("sha256:")} == {f"1-{proof}"}
     assert pull_image(dock) is None
     other = Store(tmp_path / "other")
-    there = replace(less, client=other)
+    there = replace(less, place=placed(other))
     found = pull_image(there)
     assert found is not None
     assert found.id == image.id
@@ -466,7 +472,7 @@ def test_two_architectures_share_a_tag(store: Store, registry: StoringRegistry, 
     assert second is not None
     recipe = SimpleNamespace(**{**vars(dock.plan.recipe), "target": SimpleNamespace(arch="amd64")})
     plan: Any = SimpleNamespace(**{**vars(dock.plan), "recipe": recipe})
-    push_image(Dock(other, plan, dock.registry, dock.access, print, dock.show), second, first)
+    push_image(Dock(placed(other), plan, dock.registry, dock.access, print, dock.show), second, first)
     media, body = registry.manifests["team/demo", "1"]
     assert (media, [one["platform"]["architecture"] for one in json.loads(body)["manifests"]]) == (
         LIST_TYPE,

@@ -89,7 +89,7 @@ def test_what_is_no_event_is_an_error(line: bytes) -> None:
         ("net/http: TLS handshake timeout", Trouble.PASSING),
         ("blob upload unknown", Trouble.PASSING),
         ("write /var/lib/docker/tmp/x: no space left on device", Trouble.SPACE),
-        ("no matching manifest for linux/arm64/v8 in the manifest list entries", Trouble.PLATFORM),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", Trouble.REFUSED),
         ("manifest unknown: manifest unknown", Trouble.ABSENT),
         ("manifest for r/x:1 not found: manifest unknown", Trouble.ABSENT),
         ('invalid diffID for layer 1: expected "sha256:1", got "sha256:2"', Trouble.ARCHIVE),

@@ -183,7 +183,6 @@ _REGISTRY: dict[Trouble, tuple[str, str]] = {
         "the registry refuses access: ",
         "`docker login` there with an account that may; credentials come from docker's own settings only",
     ),
-    Trouble.PLATFORM: ("it is not there for this platform: ", ""),
     Trouble.DAMAGED: (
         "the registry does not give all of this image: ",
         "a host that has the image repairs it with `build.py push --force`",

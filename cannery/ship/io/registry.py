@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
-from cannery.engine.io.inspect import PUSH_PLATFORM, find_image, platform_parameter
+from cannery.engine.io.inspect import PUSH_PLATFORM, platform_parameter
 from cannery.engine.io.registry import Limits, Repository
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
+from cannery.host.io.place import StorePlace
 from cannery.ship.published import (
     arch_reference,
     ids_of,
@@ -23,7 +24,6 @@ from cannery.ship.published import (
     near_words,
     published_reference,
 )
-from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
 from cannery.util.image_reference import parse_reference, split_tag
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    import docker
-
     from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.io.registry import Access
     from cannery.engine.oci import Published
     from cannery.engine.stream import StreamState
+    from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
 
 # Some requests one after the other; a refusal comes with the first.
@@ -51,13 +50,13 @@ UNREACHED = "see that REGISTRY is right; this host has to reach it, whatever pro
 
 @dataclass(frozen=True)
 class Dock:
-    """A plan's place in a registry, and how it is reached: from an engine, by its client, or from the image store.
+    """A plan's place in a registry, how it is reached, and the `place` on this host that its image is in or comes to.
 
     `registry` is what is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes).
     `proof` is "" for a verified image; one with less has a tag that ends with it, and no moving tag.
     """
 
-    client: docker.DockerClient | Store
+    place: ImagePlace
     plan: Plan
     registry: str
     access: Access
@@ -81,10 +80,6 @@ class Dock:
     def arch(self) -> str:
         """The plan's architecture."""
         return str(self.plan.recipe.target.arch)
-
-    def find(self, name: str) -> EngineImage | None:
-        """Return an image that is here, by name or id."""
-        return self.client.find(name) if isinstance(self.client, Store) else find_image(self.client, name)
 
     @property
     def host(self) -> str:
@@ -158,11 +153,11 @@ def move_alias(dock: Dock, now: Published, alias: str) -> None:
 
 
 def _push(dock: Dock, image: EngineImage, reference: str) -> None:
-    client = dock.client
-    if isinstance(client, Store):
+    if isinstance(dock.place, StorePlace):
         with _own_transfer(dock, "push", reference) as route:
-            push_stored(client, image.id, route)
+            push_stored(dock.place.store, image.id, route)
         return
+    client = dock.place.client
     client.api.tag(image.id, *split_tag(reference))
     platform = platform_parameter(client, dock.arch, PUSH_PLATFORM)
     auth = dock.access.login(dock.host).header
@@ -213,7 +208,7 @@ def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView
 def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
     """Return what the registry has now; raise `NetworkError` where that is not what was pushed."""
     now = published(dock, reference)
-    pushed = dock.find(image.id) or image  # knows its digest there by now
+    pushed = dock.place.find(image.id) or image  # knows its digest there by now
     if now is None or not now.has_image(dock.arch, ids_of(pushed.id, pushed.digests, reference)):
         hint = "another run may have pushed at the same time: run the same command again"
         raise NetworkError("the registry does not have what was pushed", where=reference, hint=hint)
@@ -238,25 +233,16 @@ def pull_image(dock: Dock) -> EngineImage | None:
 
 
 def _pulled(dock: Dock) -> EngineImage:
-    client = dock.client
-    if isinstance(client, Store):
+    if isinstance(dock.place, StorePlace):
         with _own_transfer(dock, "pull", dock.reference) as route:
-            return fetch(client, route, dock.arch)
+            return fetch(dock.place.store, route, dock.arch)
+    client = dock.place.client
     platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
     _transfer(dock, "pull", dock.reference, lambda view: pull(client, dock.reference, platform, auth, view))
-    image = find_image(client, dock.reference)
+    image = dock.place.find(dock.reference)
     if image is None:
         raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
     return image
-
-
-def tag_locally(dock: Dock, image: EngineImage, references: tuple[str, ...]) -> None:
-    """Give an image its local tags."""
-    for reference in references:
-        if isinstance(dock.client, Store):
-            dock.client.tag(image.id, reference)
-        else:
-            dock.client.api.tag(image.id, *split_tag(reference))
 
 
 def absent(dock: Dock) -> NetworkError:
