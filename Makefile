@@ -60,11 +60,11 @@ push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and 
 	$(RUN) push
 pull: ## pull the prebuilt image of PROFILE from REGISTRY
 	$(RUN) pull
-save: ## write PROFILE's image to OUTPUT, with its sums beside it
+save: ## the same as bundle
 	$(RUN) save
 bundle: ## write PROFILE's image, or only what is new since SINCE, to OUTPUT with its own loader
 	$(RUN) bundle
-load: ## load FILE, which save or bundle wrote
+load: ## load FILE, which bundle or save wrote
 	$(RUN) load
 diff: ## report what differs between two images, ARGS='OLD NEW': profiles, REVISION:PROFILE, locks, manifests, images
 	$(RUN) diff

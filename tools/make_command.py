@@ -113,7 +113,7 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
     if target in NEED_PROFILE:
         return profile.split() if target == "image" else [profile]
     if target == "load":
-        return [given.get("FILE") or missing(target, "FILE", "quickstart.tar.gz")]
+        return [given.get("FILE") or missing(target, "FILE", "quickstart.tar")]
     if target == "lint-run":
         return (["-"] if given.get("CMD") else []) + (["--file", given["FILE"]] if given.get("FILE") else [])
     return given.get("KIND", "").split() if target == "clean" else []

@@ -249,9 +249,9 @@ COMMANDS = {
     ),
     "save": Command(
         "archive",
-        "write an image into one file, with its sums",
-        "save quickstart --output q.tar.gz",
-        (options.as_json, *PLAN, options.archive),
+        "the same as bundle",
+        "save quickstart --output q.tar",
+        (options.as_json, *PLAN, options.archive, options.since),
     ),
     "bundle": Command(
         "archive",
@@ -261,8 +261,8 @@ COMMANDS = {
     ),
     "load": Command(
         "archive",
-        "check and load what save or bundle wrote",
-        "load q.tar.gz",
+        "check and load what bundle or save wrote",
+        "load q.tar",
         (options.as_json, options.archive_to_load),
     ),
     "clean": Command(

@@ -336,7 +336,7 @@ def wanted(sub: ArgumentParser) -> None:
 
 
 index_folder = _one("--output", metavar="DIR", help="folder to write index.json and index.html to (default: out/index)")
-archive = _one("--output", metavar="FILE", help="file to write; FILE.json beside it describes it")
+archive = _one("--output", metavar="FILE", help="file to write, FILE.tar; FILE.tar.json beside it describes it")
 since = _one(
     "--since",
     metavar="OLD",
@@ -347,7 +347,7 @@ since = _one(
 def archive_to_load(sub: ArgumentParser) -> None:
     """Take a file that has an image in it."""
     add = sub.add_argument
-    add("file", metavar="FILE", help="what save or bundle wrote, with its FILE.json beside it")
+    add("file", metavar="FILE", help="what bundle or save wrote, with its FILE.json beside it")
     add("--force", action="store_true", help="without a side file, or for another architecture")
 
 

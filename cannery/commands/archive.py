@@ -1,4 +1,4 @@
-"""`save`, `bundle` and `load`: images as files, for hosts that reach no registry."""
+"""`bundle` (also `save`) and `load`: images as files, for hosts that reach no registry."""
 
 from __future__ import annotations
 
@@ -24,18 +24,23 @@ from cannery.ship.archive import Held
 from cannery.ship.bundle import new_layers
 from cannery.ship.io.archive import (
     check_file,
-    check_members,
     check_place,
-    packer,
     read_blocks,
     read_side_of,
     side_path,
     whole_file,
-    write_tar,
 )
-from cannery.ship.io.bundle import check_stored_base, held_in, load_stored, write_bundle
+from cannery.ship.io.bundle import (
+    check_stored_base,
+    held_in,
+    load_stored,
+    saved_config,
+    saved_layers,
+    stored_layers,
+    write_bundle,
+)
 from cannery.ship.standalone import load as load_bundle
-from cannery.store.io.archive import docker_archive, load_archive
+from cannery.store.io.archive import load_archive
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
@@ -47,67 +52,48 @@ if TYPE_CHECKING:
     from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
     from cannery.ship.archive import SideFile
-
-
-@as_errors
-def save_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile's image into one file, with a side file."""
-    path = _output(arguments, "quickstart.tar.gz")
-    pack = packer(path)
-    place, image, held = found = _held(arguments, context)
-    check_output_space(path, image.size, packed=path.suffix != ".tar" or isinstance(place, StorePlace))
-    with whole_file(path, "image") as part, _saved(context, found, f"saving {path}") as blocks:
-        write_tar(part, blocks, pack)
-        part.image = held
-    _print(context, path)
-    return ExitCode.DONE
+    from cannery.ship.io.bundle import Packed
 
 
 @as_errors
 def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write a profile's image into one file that has its own loader; with --since, only the layers that OLD lacks."""
-    path = _output(arguments, "quickstart.tar")
-    if path.suffix != ".tar":
-        hint = "name it FILE.tar: its layers are packed one by one, as gzip"
-        raise UsageError(f"{path.name}: a bundle is a .tar", where=str(path), hint=hint)
+    path = _output(arguments)
     place, image, held = found = _held(arguments, context)
     base = _base(arguments.since, place, held, context)
     if base is None:  # engines do not report the size of each layer
-        check_output_space(path, image.size, packed=True)
+        check_output_space(path, image.size)
     wanted = new_layers(held.layers, base.layers if base else ())
-    with (
-        whole_file(path, "bundle", base) as part,
-        _saved(context, found, f"bundling {path}", wanted) as blocks,
-    ):
-        part.image = write_bundle(part, held, base, blocks)
+    with whole_file(path, base) as part, _packed(context, found, path, wanted) as (layers, config):
+        part.image = write_bundle(part, held, base, layers, config)
     _print(context, path)
     return ExitCode.DONE
 
 
 @contextmanager
-def _saved(context: Context, found: Found, what: str, wanted: Sequence[str] | None = None) -> Iterator[Iterator[bytes]]:
-    """Yield the archive of an image in blocks, and show how many bytes came.
-
-    The image store leaves out layers that are not `wanted`; an engine cannot.
-    """
+def _packed(
+    context: Context, found: Found, path: Path, wanted: Sequence[str]
+) -> Iterator[tuple[Packed, Callable[[], bytes]]]:
+    """Give layers of an image as gzip, and what returns its configuration; show how many bytes came."""
     place, image, held = found
-    if isinstance(place, StorePlace):  # its layers are gzip there
-        with transfer(what, 0, sys.stderr, is_terminal=context.is_terminal) as view:
-            yield counted(docker_archive(place.store, image.id, held.references, wanted), view)
+    show = partial(transfer, f"bundling {path}", stream=sys.stderr, is_terminal=context.is_terminal)
+    if isinstance(place, StorePlace):
+        store = place.store
+        with show(sum(store.needed_layer(one).size for one in wanted)) as view:
+            yield stored_layers(store, wanted, view), store.blob_path(image.id).read_bytes
         return
-    client = place.client
-    platform = platform_parameter(client, image.arch, SAVE_PLATFORM)
-    with (
-        transfer(what, image.size, sys.stderr, is_terminal=context.is_terminal) as view,
-        save(client, held.references, platform, view) as blocks,
-    ):
-        yield blocks
+    platform, small = platform_parameter(place.client, image.arch, SAVE_PLATFORM), dict[str, bytes]()
+    with show(image.size) as view, save(place.client, held.references, platform, view) as blocks:
+        yield saved_layers(blocks, wanted, small, path.parent), partial(saved_config, small)
 
 
-def _output(arguments: argparse.Namespace, example: str) -> Path:
+def _output(arguments: argparse.Namespace) -> Path:
     if not arguments.output:
-        raise UsageError("OUTPUT is not set", hint=f"--output FILE, as --output {example}")
+        raise UsageError("OUTPUT is not set", hint="--output FILE, as --output quickstart.tar")
     path = Path(arguments.output)
+    if path.suffix != ".tar":
+        hint = "name it FILE.tar: its layers are packed one by one, as gzip"
+        raise UsageError(f"{path.name}: what is written is a .tar", where=str(path), hint=hint)
     check_place(path)
     return path
 
@@ -191,8 +177,7 @@ def _print(context: Context, path: Path) -> None:
         print(side_path(path).read_text(encoding="utf-8"), end="")
         return
     print("\n".join(row_lines(rows.items())))
-    if side.kind == "bundle":
-        print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
+    print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
 
 
 @as_errors
@@ -201,7 +186,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     path = Path(arguments.file)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
-        raise UsageError(what, where=str(path), hint="name what `build.py save` or `build.py bundle` wrote")
+        raise UsageError(what, where=str(path), hint="name what `build.py bundle` or `build.py save` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
         hint = "copy it too; an archive without one was cut off or is not Cannery's: --force loads it unchecked"
@@ -222,7 +207,6 @@ def _load(context: Context, place: ImagePlace, path: Path, side: SideFile | None
         with opened:
             return _load_bundle(context, place, opened, side)
     _check(context, path, side)
-    check_members(path)
     with transfer(f"loading {path}", path.stat().st_size, sys.stderr, is_terminal=context.is_terminal) as view:
         try:
             blocks = read_blocks(path)
@@ -283,13 +267,14 @@ def _other_image(where: str) -> FindingsError:
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
-    """Return a file as a bundle; None for another archive, as its side file or its content shows."""
+    """Return a bundle that takes layers from an older image; None for a whole archive, as a complete bundle is."""
     if side is not None:
-        return load_bundle.Bundle(str(path)) if side.kind == "bundle" else None
+        return load_bundle.Bundle(str(path)) if side.base else None
     try:
-        return load_bundle.Bundle(str(path))
+        found = load_bundle.Bundle(str(path))
     except load_bundle.LoadError:
         return None
+    return found if found.about["base"] else None
 
 
 def _check_platform(place: ImagePlace, side: SideFile, path: Path, *, is_forced: bool) -> None:
@@ -300,4 +285,4 @@ def _check_platform(place: ImagePlace, side: SideFile, path: Path, *, is_forced:
         raise FindingsError(what, where=str(path), hint=hint)
 
 
-COMMANDS = {"save": save_image, "bundle": bundle, "load": load_file}
+COMMANDS = {"save": bundle, "bundle": bundle, "load": load_file}

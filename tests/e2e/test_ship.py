@@ -219,10 +219,9 @@ def test_image_reuse_pulls_what_is_there(ship: Ship) -> None:
     assert table["references"] == list(ship.yard.plan.references)
 
 
-@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_save_and_load(ship: Ship, suffix: str) -> None:
+def test_save_and_load(ship: Ship) -> None:
     image = ship.yard.make()
-    path = ship.folder / f"image.{suffix}"
+    path = ship.folder / "image.tar"
     ship("save", "--output", str(path))
     side = json.loads(Path(f"{path}.json").read_text())
     assert (side["sha256"], side["bytes"]) == (sha256_file(path), path.stat().st_size)
@@ -282,14 +281,9 @@ def test_a_full_disk_leaves_nothing(ship: Ship) -> None:
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)), check=True)
     try:
         # What cannot be known before is how far an image packs: this one does not.
-        for command, name, words in (
-            ("save", "image.tar", "not enough disk for image.tar"),
-            ("save", "image.tar.gz", "no space left on device"),
-            ("bundle", "image.tar", "no space left on device"),
-        ):
-            done = ship(command, "--output", str(small / name), code=4)
-            assert words in done.err
-            assert list(small.iterdir()) == []
+        done = ship("bundle", "--output", str(small / "image.tar"), code=4)
+        assert "no space left on device" in done.err
+        assert list(small.iterdir()) == []
     finally:
         subprocess.run(("umount", str(small)), check=True)
 

@@ -20,14 +20,14 @@ from test_store import LOWER, UPPER, config_of, put, sha, special, tar_of
 from cannery.build.io import disk
 from cannery.commands import archive as load
 from cannery.commands import archive as save
-from cannery.commands.archive import bundle, save_image
+from cannery.commands.archive import bundle
 from cannery.context import Context
 from cannery.engine.image import EngineImage
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.ship.archive import Held, SideFile
 from cannery.ship.io.archive import whole_file
-from cannery.ship.io.bundle import write_bundle
+from cannery.ship.io.bundle import saved_config, saved_layers, write_bundle
 from cannery.ship.standalone.load import Bundle
 from cannery.store.io.archive import load_archive
 from cannery.store.io.store import Store
@@ -62,9 +62,8 @@ def context(folder: Path) -> Context:
     return Context(folder, folder / "cache", {}, Arch.AMD64, is_terminal=False)
 
 
-@pytest.mark.parametrize("command", [save_image, bundle])
 def test_a_place_that_takes_no_file_is_reported_before_the_engine_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[[argparse.Namespace, Context], ExitCode]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(*_args: object) -> None:
         raise AssertionError("the engine is asked")
@@ -80,27 +79,21 @@ def test_a_place_that_takes_no_file_is_reported_before_the_engine_is_asked(
         ("pipe.tar", "it is no plain file"),
         ("file/x.tar", "file is no folder"),
         ("file/new/x.tar", "file is no folder"),
+        ("x.tar.gz", "what is written is a .tar"),
+        ("x", "what is written is a .tar"),
     ):
         path = tmp_path / name
         with pytest.raises(UsageError, match=words) as caught:
-            command(argparse.Namespace(output=str(path), since=None, profile="p"), context(tmp_path))
+            bundle(argparse.Namespace(output=str(path), since=None, profile="p"), context(tmp_path))
         assert caught.value.where == str(path)
     (tmp_path / "old.tar").touch()
     for name in ("old.tar", "new/folder/x.tar"):
         with pytest.raises(AssertionError, match="asked"):
-            command(argparse.Namespace(output=str(tmp_path / name), since=None), context(tmp_path))
+            bundle(argparse.Namespace(output=str(tmp_path / name), since=None), context(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "needed"),
-    [(save_image, "q.tar", "20,000"), (save_image, "q.tar.gz", "5,000"), (bundle, "q.tar", "5,000")],
-)
 def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: Callable[[argparse.Namespace, Context], ExitCode],
-    name: str,
-    needed: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class AskedError(Exception):
         pass
@@ -112,15 +105,15 @@ def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
     monkeypatch.setattr(save, "_held", lambda *_: (place(), large, HELD))
     monkeypatch.setattr(save, "platform_parameter", asked)
     monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
-    path = tmp_path / "new" / name
-    with pytest.raises(UnableError, match=f"disk for {name}: {needed} MB needed, 4,999 MB free"):
-        command(argparse.Namespace(output=str(path), since=None), context(tmp_path))
+    path = tmp_path / "new/q.tar"
+    with pytest.raises(UnableError, match=r"disk for q.tar: 5,000 MB needed, 4,999 MB free"):
+        bundle(argparse.Namespace(output=str(path), since=None), context(tmp_path))
     assert list(tmp_path.iterdir()) == []
     # Of a few layers nothing is known before they are there.
     monkeypatch.setattr(save, "_base", lambda *_: HELD)
-    monkeypatch.setattr(disk, "_free", lambda _: 20_000_000_000 if command is save_image else 0)
+    monkeypatch.setattr(disk, "_free", lambda _: 0)
     with pytest.raises(AskedError):
-        command(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
+        bundle(argparse.Namespace(output=str(path), since="x"), context(tmp_path))
 
 
 def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path) -> None:
@@ -161,8 +154,8 @@ def test_since_an_image_of_another_platform_asks_for_one_of_the_same(
     assert "for the same platform" in caught.value.hint
 
 
-def write(folder: Path) -> tuple[Path, Held]:
-    """A complete bundle of an image with one layer, out of what an engine saves."""
+def write(folder: Path, cut: int | None = None) -> tuple[Path, Held]:
+    """A complete bundle of an image with one layer, out of what an engine saves, or out of its first bytes."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w"):
         pass
@@ -180,9 +173,18 @@ def write(folder: Path) -> tuple[Path, Held]:
     image = Held(digest("7"), "linux/amd64", ("stack:1",), (f"sha256:{diff_id}",))
     path = folder / "x.tar"
 
-    with whole_file(path, "bundle") as part:
-        part.image = made = write_bundle(part, image, None, iter([saved.getvalue()]))
+    small: dict[str, bytes] = {}
+    layers = saved_layers(iter([saved.getvalue()[:cut]]), image.layers, small, folder)
+    with whole_file(path) as part:
+        part.image = made = write_bundle(part, image, None, layers, lambda: saved_config(small))
     return path, made
+
+
+@pytest.mark.parametrize("cut", [0, 700, 2000, 12_000])
+def test_an_engine_that_breaks_off_leaves_no_file(tmp_path: Path, cut: int) -> None:
+    with pytest.raises(UnableError, match=r"the engine (broke off|gave no)"):
+        write(tmp_path, cut)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bundle_needs_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,16 +218,22 @@ def load_into(folder: Path, path: Path, monkeypatch: pytest.MonkeyPatch, arch: s
     return place.store
 
 
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "bundle"])
-def test_what_a_store_writes_another_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize("command", ["save", "bundle"])
+def test_what_a_store_writes_another_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     here = stored(tmp_path, LOWER, UPPER)
     monkeypatch.setattr(save, "_held", lambda *_: here)
-    command, path = (bundle, tmp_path / "b.tar") if name == "bundle" else (save_image, tmp_path / name)
-    command(argparse.Namespace(output=str(path), since=None), context(tmp_path))
+    path = tmp_path / "b.tar"
+    save.COMMANDS[command](argparse.Namespace(output=str(path), since=None), context(tmp_path))
     other = load_into(tmp_path, path, monkeypatch)
     assert other.find("stack:1") == here[1]
     with pytest.raises(FindingsError, match="this host runs linux/amd64"):
         load_into(tmp_path, path, monkeypatch, "amd64")
+    with tarfile.open(path) as tar:  # as `docker load` reads it: the layers as the store has them
+        names = tar.getnames()
+        (contents,) = json.loads(tar.extractfile("manifest.json").read())
+    blobs = [here[0].store.needed_layer(one).digest.partition(":")[2] for one in here[1].layers]
+    assert contents["Layers"] == [f"blobs/sha256/{one}" for one in blobs]
+    assert {"load.py", contents["Config"], *contents["Layers"]} <= set(names)
     path.write_bytes(path.read_bytes()[:-700])
     with pytest.raises(FindingsError, match="cut off"):
         load_into(tmp_path, path, monkeypatch)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
-import io
 import os
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.ship.archive import Held
 from cannery.ship.io import archive as archive_file
-from cannery.ship.io.archive import check_file, check_members, packer, read_side_of, side_path, whole_file, write_tar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cannery.ship.io.archive import check_file, read_side_of, side_path, whole_file
 
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 
@@ -39,7 +33,7 @@ class View:
 
 
 def write(path: Path, data: bytes = b"content") -> None:
-    with whole_file(path, "image") as part:
+    with whole_file(path) as part:
         part.image = IMAGE
         part.write(data[:3])
         part.write(data[3:])
@@ -75,7 +69,7 @@ def test_a_failure_leaves_the_pair_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     write(path)
     before = (path.read_bytes(), side_path(path).read_bytes())
-    with pytest.raises(KeyError), whole_file(path, "image") as part:
+    with pytest.raises(KeyError), whole_file(path) as part:
         raise KeyError(part.write(b"half"))
     assert (path.read_bytes(), side_path(path).read_bytes()) == before
     assert not (tmp_path / "x.tar.part").exists()
@@ -109,7 +103,7 @@ def test_what_a_killed_run_left_is_not_gone_on_with(tmp_path: Path) -> None:
 
 def test_one_run_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
-    with whole_file(path, "image") as part:
+    with whole_file(path) as part:
         part.image = IMAGE
         part.write(b"first")
         with pytest.raises(UsageError, match="another run writes this file"):
@@ -151,28 +145,6 @@ def test_a_read_only_file_system_asks_for_another_output(tmp_path: Path, monkeyp
     assert "CANNERY_CACHE" not in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tgz"])
-def test_packing_by_suffix_gives_the_same_bytes_each_time(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    blocks = [b"a" * 5000, bytes(1024)]
-    for _ in range(2):
-        with whole_file(path, "image") as part:
-            part.image = IMAGE
-            write_tar(part, blocks, packer(path))
-        found = part.sha256
-    content = path.read_bytes()
-    assert hashlib.sha256(content).hexdigest() == found
-    assert (content if name.endswith(".tar") else gzip.decompress(content)) == b"".join(blocks)
-    assert name.endswith(".tar") or content[4:8] == bytes(4)  # no time
-
-
-@pytest.mark.parametrize("name", ["x", "x.zip", "x.tar.zst", "x.gz", "tar"])
-def test_other_suffixes_are_refused_with_those_that_are_known(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        packer(tmp_path / name)
-    assert ".tar.gz" in caught.value.hint
-
-
 def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     os.mkfifo(side_path(path))
@@ -183,28 +155,3 @@ def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FindingsError) as caught:
         read_side_of(path)
     assert caught.value.where == f"{path}.json"
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
-def test_an_archive_with_a_pipe_or_device_is_refused(
-    tmp_path: Path, kind: bytes, pack: Callable[[bytes], bytes]
-) -> None:
-    """The engine would open it, and wait for ever."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("blobs"))
-        pipe = tarfile.TarInfo("manifest.json")
-        pipe.type = kind
-        tar.addfile(pipe)
-    path = tmp_path / "x.tar"
-    path.write_bytes(pack(out.getvalue()))
-    with pytest.raises(FindingsError, match=r"manifest\.json"):
-        check_members(path)
-
-
-def test_other_broken_archives_are_left_to_the_engine(tmp_path: Path) -> None:
-    path = tmp_path / "x.tar"
-    for content in (b"", b"x" * 3000, b"\x1f\x8b" + b"x" * 3000, gzip.compress(bytes(9000))[:-9]):
-        path.write_bytes(content)
-        check_members(path)

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import socket
-import tarfile
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -30,9 +29,8 @@ from cannery.engine.io.registry import Access
 from cannery.engine.stream import ENGINE_PROXY, StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
-from cannery.ship.io.archive import packer, whole_file, write_tar
 from cannery.ship.io.registry import Dock, _transfer, published
-from cannery.util.io import patience
+from cannery.util.io import waiting
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -165,32 +163,6 @@ def test_an_engine_that_goes_away(daemon: FakeDaemon, client: docker.DockerClien
         list(blocks)
 
 
-def tar_bytes() -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("x"))
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("tail", "words"),
-    [
-        (b'{"errorDetail": {"message": "layer is gone"}}', "layer is gone"),
-        (b"x" * 2000, "broke off"),
-        (b"", "its archive has no end"),
-    ],
-)
-def test_a_saved_archive_that_ends_in_an_error_is_none(tmp_path: Path, tail: bytes, words: str) -> None:
-    path = tmp_path / "x.tar"
-    blocks = [tar_bytes()[:600], tail]
-    with (
-        pytest.raises(UnableError, match=words),
-        whole_file(path, "image") as part,
-    ):
-        write_tar(part, blocks, packer(path))
-    assert list(tmp_path.iterdir()) == []
-
-
 @dataclass
 class Pushing:
     """Pushes of a plan to a registry, with the waits between them and the lines for the user."""
@@ -216,8 +188,8 @@ class Pushing:
 @pytest.fixture
 def pushing(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Pushing:
     found = Pushing(client)
-    monkeypatch.setattr(patience, "WAITS", (1.0, 2.0))
-    monkeypatch.setattr(patience, "time", SimpleNamespace(sleep=found.waits.append))
+    monkeypatch.setattr(waiting, "WAITS", (1.0, 2.0))
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=found.waits.append))
     return found
 
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.store.io.archive import docker_archive, load_archive, write_oci
+from cannery.ship.io.bundle import stored_layers
+from cannery.store.io.archive import load_archive, write_oci
 from cannery.store.io.packed import inflated, pack
 from cannery.store.io.store import Store
 from cannery.store.io.unpack import unpack
@@ -402,7 +403,7 @@ def flipped(store: Store, image: str) -> Path:
 
 def test_a_damaged_layer_is_removed_so_that_it_is_made_again(store: Store, tmp_path: Path) -> None:
     for use in (
-        lambda image: list(docker_archive(store, image, ["demo:1"])),
+        lambda image: [stream.read() for _, stream in stored_layers(store, store.needed(image).layers, Moved())],
         lambda image: write_oci(store, image, tmp_path / "layout", "1"),
         store.lowers,
     ):
@@ -455,18 +456,27 @@ def test_the_umask_is_no_part_of_a_layer(store: Store) -> None:
     assert [stat.S_IMODE((folder / name).stat().st_mode) for name in (".", "deep", "deep/er")] == [0o755] * 3
 
 
-def test_the_archive_for_an_engine(store: Store) -> None:
-    image = put(store, LOWER, UPPER)
-    with tarfile.open(fileobj=io.BytesIO(b"".join(docker_archive(store, "demo:1", ["demo:1"])))) as tar:
-        found = {member.name: stream.read() for member in tar if (stream := tar.extractfile(member))}
-    (manifest,) = json.loads(found["manifest.json"])
-    assert sha(found[manifest["Config"]]) == image
-    assert [gzip.decompress(found[name]) for name in manifest["Layers"]] == [LOWER, UPPER]
-    assert manifest["RepoTags"] == ["demo:1"]
-    with pytest.raises(UsageError):
-        list(docker_archive(store, "demo:2", []))
-    with tarfile.open(fileobj=io.BytesIO(b"".join(docker_archive(store, "demo:1", [], [sha(UPPER)])))) as tar:
-        assert tar.getnames() == [manifest["Layers"][1], manifest["Config"], "manifest.json"]
+class Moved:
+    """Keeps what has moved."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def moved(self, count: int) -> None:
+        self.bytes = count
+
+    def state(self, _state: object) -> None:
+        raise AssertionError
+
+
+def test_layers_for_a_bundle_are_the_stores_own_gzip(store: Store) -> None:
+    put(store, LOWER, UPPER)
+    view = Moved()
+    found = [(layer, stream.read()) for layer, stream in stored_layers(store, [sha(UPPER), sha(LOWER)], view)]
+    assert [gzip.decompress(data) for _, data in found] == [UPPER, LOWER]
+    assert [f"sha256:{layer.sha256}" for layer, _ in found] == [sha(data) for _, data in found]
+    assert [layer.diff_id for layer, _ in found] == [sha(UPPER), sha(LOWER)]
+    assert view.bytes == sum(layer.bytes for layer, _ in found)
 
 
 def assert_layout(folder: Path, tag: str, diff_ids: Sequence[str]) -> None:

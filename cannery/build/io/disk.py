@@ -31,15 +31,14 @@ UNPACKED = 2.5
 HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk"
 
 
-def check_output_space(path: Path, size: int, *, packed: bool) -> None:
-    """Raise `UnableError` with numbers where an archive of an image of `size` bytes cannot fit at `path`.
+def check_output_space(path: Path, size: int) -> None:
+    """Raise `UnableError` with numbers where a bundle of an image of `size` bytes cannot fit at `path`.
 
-    The least that it can take is needed, so that nothing is refused that would fit; `packed` archives are like gzip.
-    A file at `path` keeps its room until the new one is whole.
+    The least that it can take is needed, so that nothing is refused that would fit. A file
+    at `path` keeps its room until the new one is whole.
     """
-    needed = int(size * PACKED) if packed else size
-    hint = "free some, or name a file on another disk with --output; .tar.gz and bundles take about a third of a .tar"
-    _need(path.parent, _free(path.parent), needed, path.name, hint)
+    hint = "free some, or name a file on another disk with --output"
+    _need(path.parent, _free(path.parent), int(size * PACKED), path.name, hint)
 
 
 def check_cache_space(cache: Path, plan: Plan) -> None:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
 import hashlib
 import os
-import tarfile
-import zlib
-from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, cast
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
 from cannery.engine.io.client import counted
-from cannery.errors import CanneryError, FindingsError, UnableError, UsageError
+from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.ship.archive import SideFile, file_faults, read_side, side_text
 from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cannery.engine.io.client import TransferView
-    from cannery.ship.archive import Held, Kind
+    from cannery.ship.archive import Held
 
 BLOCK = 1 << 20
-# On a layer of libraries zlib saves 60 % at level 2 and 63 % at 6, at three times the speed.
-LEVEL = 2
-TAR_END = bytes(1024)
 
 
 class Part:
@@ -82,7 +76,7 @@ def check_place(path: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path, kind: Kind, base: Held | None = None) -> Iterator[Part]:
+def whole_file(path: Path, base: Held | None = None) -> Iterator[Part]:
     """Give the part that becomes `path` when the body ends, and write its side file then.
 
     The old side file goes first. So whenever the run is killed, there is the old pair, or a file without a side file,
@@ -105,7 +99,7 @@ def whole_file(path: Path, kind: Kind, base: Held | None = None) -> Iterator[Par
             except BaseException:
                 part.unlink(missing_ok=True)
                 raise
-        side = SideFile(kind, path.name, found.bytes, found.sha256, found.image, base)
+        side = SideFile("bundle", path.name, found.bytes, found.sha256, found.image, base)
         write_atomic(side_path(path), side_text(side))
     except OSError as error:
         if isinstance(error, CanneryError) or not is_of_files(error):
@@ -122,32 +116,6 @@ def _hold(stream: IO[bytes], part: Path) -> None:
         is_mine = False
     if not is_mine:
         raise UsageError("another run writes this file", where=str(part), hint="wait for it, or name another")
-
-
-def packer(path: Path) -> Callable[[bytes | None], bytes]:
-    """Return what packs blocks of a tar as the suffix of `path` demands; it is called with None at the end.
-
-    Raises `UsageError` for an unknown suffix.
-    """
-    if path.name.endswith(".tar"):
-        return lambda block: block or b""
-    if path.name.endswith((".tar.gz", ".tgz")):
-        squeeze = zlib.compressobj(LEVEL, wbits=31)  # a gzip header without a time: the same tar, the same bytes
-        return lambda block: squeeze.flush() if block is None else squeeze.compress(block)
-    hint = ".tar, .tar.gz or .tgz; for zstd pipe a .tar through the program zstd, engines load that too"
-    raise UsageError(f"{path.name} has no known suffix", where=str(path), hint=hint)
-
-
-def write_tar(part: Part, blocks: Iterable[bytes], pack: Callable[[bytes | None], bytes]) -> None:
-    """Write a tar that comes in blocks; raise `UnableError` when it has no end: there is the engine's reason."""
-    tail = b""
-    for block in blocks:
-        part.write(pack(block))
-        tail = (tail + block)[-len(TAR_END) :]
-    if tail != TAR_END:
-        words = tail.rpartition(b"\0")[2].decode("utf-8", "replace").strip()
-        raise UnableError(f"the engine broke off: {words[:300] or 'its archive has no end'}", hint="run it again")
-    part.write(pack(None))
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
@@ -181,24 +149,3 @@ def check_file(path: Path, side: SideFile, view: TransferView) -> None:
         raise FindingsError(
             "; ".join(faults), where=str(path), hint="copy it again, with its side file, or make it again"
         )
-
-
-def check_members(path: Path) -> None:
-    """Raise `FindingsError` for an archive with a pipe or device in it: an engine that opens one waits for ever.
-
-    The engine reports what else is wrong with an archive.
-    """
-    with path.open("rb") as stream:
-        is_packed = stream.read(2) == b"\x1f\x8b"
-    # A header may demand any size.
-    broken = (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, MemoryError)
-    with (
-        suppress(*broken),
-        cast("IO[bytes]", gzip.open(path) if is_packed else path.open("rb")) as content,
-        tarfile.open(fileobj=content, mode="r:") as tar,
-    ):
-        while (member := tar.next()) is not None:
-            is_known = member.isfile() or member.isdir() or member.issym() or member.islnk()
-            if not is_known or member.size < 0:
-                hint = "it is not from `docker save` or `build.py save`: make it again"
-                raise FindingsError(f"{member.name} in it is no file or folder", where=str(path), hint=hint)

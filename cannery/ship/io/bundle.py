@@ -1,4 +1,4 @@
-"""Write a bundle from what an engine saves: the layers that are wanted, each as gzip, then the documents."""
+"""Write a bundle: the layers that are wanted, each as gzip, then the documents. Take one into the image store."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ import io
 import json
 import tarfile
 import tempfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from cannery.errors import FindingsError, UnableError
 from cannery.ship.archive import Held
-from cannery.ship.bundle import LOADER, PackedLayer, blob, documents, new_layers
-from cannery.ship.io.archive import LEVEL, read_side_of
+from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
+from cannery.ship.io.archive import read_side_of
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
+from cannery.store.io.packed import pack
+from cannery.store.io.store import Part as Blob
 from cannery.util.image_reference import digest_of
 from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cannery.engine.io.client import TransferView
     from cannery.ship.io.archive import Part
+    from cannery.store.describe import Blob as StoredBlob
     from cannery.store.io.store import Store
 
 BLOCK = 1 << 20
+# Layers as gzip, each to be read before the next.
+Packed: TypeAlias = "Iterator[tuple[PackedLayer, IO[bytes]]]"
 
 
 class _Blocks(io.RawIOBase):
@@ -48,62 +53,75 @@ class _Blocks(io.RawIOBase):
         return count
 
 
-def write_bundle(part: Part, image: Held, base: Held | None, blocks: Iterator[bytes]) -> Held:
-    """Write the bundle of `image`, whose archive comes in `blocks`, without the layers that `base` has.
+def write_bundle(part: Part, image: Held, base: Held | None, layers: Packed, config: Callable[[], bytes]) -> Held:
+    """Write the bundle of `image`: `layers` that `base` does not have, as `saved_layers` or `stored_layers` gives them.
 
-    A layer that is being packed is beside it: the temporary folder is often too small. Return the image as the bundle
-    names it: by the digest of its configuration. Raises `UnableError` where the engine does not give all of it.
+    `config` returns the image's configuration once the layers are written. Return the image as the bundle names it: by
+    the digest of its configuration. Raises as those two.
     """
-    wanted = new_layers(image.layers, base.layers if base else ())
-    small: dict[str, bytes] = {}
     loader = Path(load_bundle.__file__).read_bytes()
     sums = {LOADER: hashlib.sha256(loader).hexdigest()}
-    layers: list[PackedLayer] = []
+    written: list[PackedLayer] = []
     # What tarfile calls of a file is `write`.
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
-        try:
-            stream = io.BufferedReader(_Blocks(blocks), BLOCK)
-            for diff_id, content, size in load_bundle.layers_of(stream, wanted, small, str(part.folder)):
-                with tempfile.TemporaryFile(dir=part.folder) as packed:
-                    layers.append(_packed(diff_id, content, size, packed))
-                    packed.seek(0)
-                    _member(tar, layers[-1].member, packed, layers[-1].bytes)
-                sums[layers[-1].member] = layers[-1].sha256
-            config = _config(small)
-        except (tarfile.TarError, KeyError, ValueError, IndexError) as error:
-            raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
-        if missing := set(wanted) - {layer.diff_id for layer in layers}:
-            hint = "layers in zstd cannot be read here: use an engine with the classic image store"
-            raise UnableError(f"the engine gave no {', '.join(sorted(missing))}", hint=hint)
-        held = replace(image, id=digest_of(config))
-        for name, text in documents(held, base, config, layers, sums):
-            _member(tar, name, io.BytesIO(text), len(text))
+        for layer, content in layers:
+            _member(tar, layer.member, content, layer.bytes)
+            written.append(layer)
+            sums[layer.member] = layer.sha256
+        text = config()
+        held = replace(image, id=digest_of(text))
+        for name, document in documents(held, base, text, written, sums):
+            _member(tar, name, io.BytesIO(document), len(document))
     return held
 
 
-def _packed(diff_id: str, content: IO[bytes], size: int, packed: IO[bytes]) -> PackedLayer:
-    """Write a layer as gzip to `packed`; raise `ValueError` where its content does not have its diff id."""
-    squeeze = zlib.compressobj(LEVEL, wbits=31)
-    plain, digest, count, read = hashlib.sha256(), hashlib.sha256(), 0, 0
-    while True:
-        block = content.read(BLOCK)
-        read += len(block)
-        plain.update(block)
-        data = squeeze.compress(block) if block else squeeze.flush()
-        digest.update(data)
-        count += len(data)
-        packed.write(data)
-        if not block:
-            break
-    if read != size or f"sha256:{plain.hexdigest()}" != diff_id:
-        raise ValueError(f"layer {diff_id} came with another content")
-    return PackedLayer(diff_id, blob(digest.hexdigest()), count, digest.hexdigest())
+def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: Path) -> Packed:
+    """Give the `wanted` layers of what an engine saves, each as gzip; `small` gets the documents beside them.
+
+    A layer that is being packed is in `folder`: the temporary one is often too small. Raises `UnableError` where the
+    engine does not give all of them.
+    """
+    left = set(wanted)
+    try:
+        stream = io.BufferedReader(_Blocks(blocks), BLOCK)
+        for diff_id, content, _size in load_bundle.layers_of(stream, wanted, small, str(folder)):
+            with tempfile.TemporaryFile(dir=folder) as file:
+                packed = Blob(file)
+                if pack(content, packed).diff_id != diff_id:
+                    raise ValueError(f"layer {diff_id} came with another content")
+                file.seek(0)
+                yield _layer(diff_id, packed.blob), file
+            left.discard(diff_id)
+    except (tarfile.TarError, ValueError) as error:
+        raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
+    if left:
+        hint = "layers in zstd cannot be read here: use an engine with the classic image store"
+        raise UnableError(f"the engine gave no {', '.join(sorted(left))}", hint=hint)
 
 
-def _config(small: dict[str, bytes]) -> bytes:
-    """Return the image's configuration, which the archive's table of contents names."""
-    return small[json.loads(small["manifest.json"])[0]["Config"]]
+def saved_config(small: Mapping[str, bytes]) -> bytes:
+    """Return the configuration of an image that an engine saved. Raises `UnableError` where it is missing."""
+    try:
+        return small[json.loads(small["manifest.json"])[0]["Config"]]
+    except (KeyError, ValueError, IndexError) as error:
+        raise UnableError("the engine broke off", hint="run the same command again") from error
+
+
+def stored_layers(store: Store, wanted: Sequence[str], view: TransferView) -> Packed:
+    """Give layers of the image store, which are gzip there. Raises as `Store.blocks`."""
+    moved = 0
+    for layer in map(store.needed_layer, wanted):
+        blocks = store.blocks(layer)
+        yield _layer(layer.diff_id, layer), io.BufferedReader(_Blocks(blocks), BLOCK)
+        next(blocks, None)  # the end of a damaged one
+        moved += layer.size
+        view.moved(moved)
+
+
+def _layer(diff_id: str, found: StoredBlob) -> PackedLayer:
+    sha256 = found.digest.partition(":")[2]
+    return PackedLayer(diff_id, blob(sha256), found.size, sha256)
 
 
 def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:

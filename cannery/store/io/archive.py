@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import posixpath
 import shutil
@@ -10,7 +9,6 @@ import tarfile
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from cannery.assemble.io.load import member_blocks, tar_blocks
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, check_size, inflated
@@ -18,7 +16,7 @@ from cannery.util.image_reference import digest_of, parse_reference
 from cannery.util.io.files import BY_OUTPUT, is_of_files, sha256_file, unwritable, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from io import BufferedReader
     from pathlib import Path
 
@@ -38,22 +36,6 @@ def parts(store: Store, name: str) -> tuple[Blob, list[Layer]]:
     found = store.needed(name)
     layers = [store.needed_layer(diff_id) for diff_id in found.layers]
     return Blob(found.id, store.blob_path(found.id).stat().st_size), layers
-
-
-def docker_archive(
-    store: Store, name: str, references: Sequence[str], wanted: Sequence[str] | None = None
-) -> Iterator[bytes]:
-    """Give an image as `docker load` takes it, in blocks: layers as gzip; of them only those in `wanted`, if given.
-
-    Raises as `parts`, and as `Store.blocks` in the middle of a blob.
-    """
-    config, layers = parts(store, name)
-    taken = [layer for layer in layers if wanted is None or layer.diff_id in wanted]
-    blobs = {_member(blob): blob for blob in (*taken, config)}
-    contents = [{"Config": _member(config), "RepoTags": list(references), "Layers": [_member(one) for one in layers]}]
-    for path, blob in blobs.items():
-        yield from member_blocks(path, blob.size, store.blocks(blob))
-    yield from tar_blocks([("manifest.json", io.BytesIO(json.dumps(contents).encode()))])
 
 
 def _member(blob: Blob) -> str:
@@ -129,7 +111,7 @@ def _copy(store: Store, blob: Blob, target: Path) -> None:
 
 
 def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str, ...]:
-    """Take the images of an archive that `docker save` or `docker_archive` wrote, also as gzip; return their names.
+    """Take the images of an archive that `docker save` or `bundle` wrote, also as gzip; return their names.
 
     An image without a name is listed by its id. Raises `FindingsError` for an archive that is broken.
     """
