@@ -29,18 +29,14 @@ if TYPE_CHECKING:
 
 # Seconds in which a host must let something be heard; git shows progress all the time while it talks.
 SILENCE = 20.0
-# How many times as long a whole history may be silent: git looks through all of it at the end, without a word.
-PATIENCE = 15
-SHALLOW = "--depth=1"
 AT = "refs/cannery/at"
-OF = "refs/cannery/of"
 # A ref is all that keeps a commit here: git must not tidy up by itself, nor write what differs from run to run.
 # What it has written is on the disk before it has a name: a host may lose power.
 SETTINGS = (
     *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"),
     *("-c", "core.fsync=all"),
 )
-FETCH = ("fetch", "--progress", "--no-tags", "--no-recurse-submodules")
+FETCH = ("fetch", "--depth=1", "--progress", "--no-tags", "--no-recurse-submodules")
 # What a killed git leaves; the next one would stumble over the locks.
 LEFT = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/[0-9a-f][0-9a-f]/tmp_obj_*")
 WAYS_OUT = (
@@ -118,16 +114,10 @@ class GitCache:
             except (OSError, GitReadError) as error:
                 raise UnableError(f"the git cache cannot be written: {error}", where=str(git_dir)) from error
             self.say(f"{name} {commit[:12]} is fetched from {host}")
-            how, why = (
-                "fetched",
-                self._fetch(git_dir, host, repository, (SHALLOW,), (f"+{commit}:{AT}/{commit}/{host}",)),
-            )
-            if why and why.state is State.SINGLE:
-                self.say(f"{name}: {host} gives out no single commits, so its whole history is fetched")
-                how, why = "fetched with its history", self._fetch_all(git_dir, host, repository, commit)
+            why = self._fetch(git_dir, host, repository, f"+{commit}:{AT}/{commit}/{host}")
             if why and why.state is State.DISK:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
-            return why or Found(git_dir, commit, f"{host}/{repository}", f"{how} from {host}")
+            return why or Found(git_dir, commit, f"{host}/{repository}", f"fetched from {host}")
 
     def _held(self, repository: str, what: str) -> AbstractContextManager[None]:
         """Hold a repository of the cache."""
@@ -169,37 +159,22 @@ class GitCache:
         files = (git_dir / AT / commit).glob("*")
         return any(file.suffix != ".lock" for file in files) or bool(ref_below(git_dir, f"{AT}/{commit}/", self.env))
 
-    def _fetch(
-        self, git_dir: Path, host: str, repository: str, options: tuple[str, ...], refs: tuple[str, ...]
-    ) -> Reason | None:
+    def _fetch(self, git_dir: Path, host: str, repository: str, ref: str) -> Reason | None:
         known, why = self.hosts[host], None
         for url in (*known.mirrors, known.url):
             if why is not None:
                 self.say(f"{repository}: a mirror of {host} does not have it ({why}): another place is asked")
-            why = self._fetch_from(git_dir, url.replace("{repository}", repository), options, refs)
+            why = self._fetch_from(git_dir, url.replace("{repository}", repository), ref)
             if why is None:
                 break
         return why
 
-    def _fetch_from(self, git_dir: Path, url: str, options: tuple[str, ...], refs: tuple[str, ...]) -> Reason | None:
-        arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, *options, "--", url, *refs)
-        silence = self.silence * (1 if SHALLOW in options else PATIENCE)
-        done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=silence)
+    def _fetch_from(self, git_dir: Path, url: str, ref: str) -> Reason | None:
+        arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, "--", url, ref)
+        done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=self.silence)
         text = redactor()(text)
-        self.log(f"git fetch {' '.join(options)} {redactor()(url)} {' '.join(refs)}\n{text}")
+        self.log(f"git fetch --depth=1 {redactor()(url)} {ref}\n{text}")
         return None if done else reason(text)
-
-    def _fetch_all(self, git_dir: Path, host: str, repository: str, commit: str) -> Reason | None:
-        """Fetch all branches and tags; None when they hold `commit`, which then gets its ref."""
-        options = ("--prune", *(("--unshallow",) if (git_dir / "shallow").is_file() else ()))
-        refs = tuple(f"+refs/{kind}/*:{OF}/{host}/{kind}/*" for kind in ("heads", "tags"))
-        why = self._fetch(git_dir, host, repository, options, refs)
-        if why:
-            return why
-        if not has(git_dir, f"{commit}^{{tree}}", self.env):
-            return Reason(State.COMMIT, "no branch or tag leads to it")
-        read((f"--git-dir={git_dir}", "update-ref", f"{AT}/{commit}/{host}", commit), self.env)
-        return None
 
 
 def cached(cache: Path, repository: str) -> Path:
