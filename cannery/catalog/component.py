@@ -111,8 +111,8 @@ class PatchSets(Closed):
 class Edit(Closed):
     """An edit of a tree that a plugin's setup.py would make (`cannery.patches.edits`); one of these, and why.
 
-    `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `typing_names`
-    of generics are written otherwise (`list` as `List`); `takes_over` functions: a module of ours has them then.
+    `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `takes_over`
+    functions: a module of ours has them then.
     """
 
     name: Name
@@ -121,13 +121,12 @@ class Edit(Closed):
     imports: ModuleText | None = None
     when: ModuleText | None = None
     comments_out: Text | None = None
-    typing_names: dict[ModuleText, ModuleText] = {}
     takes_over: tuple[ModuleText, ...] = ()
     reason: Text = Field(min_length=8)
 
     @model_validator(mode="after")
     def _one_action(self) -> Self:
-        actions = ("imports", "comments_out", "typing_names", "takes_over")
+        actions = ("imports", "comments_out", "takes_over")
         given = [name for name in actions if getattr(self, name)]
         if len(given) != 1:
             raise FaultError(f"an edit does one thing, this one {len(given)}", f"give one of {', '.join(actions)}")

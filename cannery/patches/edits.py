@@ -37,7 +37,7 @@ def _action(edit: Edit) -> Callable[[Edit, bytes, ast.Module], bytes]:
         return _import
     if edit.comments_out is not None:
         return _comment_out
-    return _typing_names if edit.typing_names else _take_over
+    return _take_over
 
 
 def _failed(edit: Edit, what: str) -> BuildFailedError:
@@ -78,30 +78,6 @@ def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
     commented = f"# {edit.comments_out}".encode()
     if not found and not any(line.strip() == commented for line in lines):
         raise _failed(edit, f"has no line `{edit.comments_out}`")
-    return b"".join(lines)
-
-
-def _typing_names(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Write `list[int]` as `List[int]`, and import what is then needed: only generics, no string and no comment."""
-    found = [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in edit.typing_names
-    ]
-    wanted = sorted({edit.typing_names[node.id] for node in found})
-    lines = before.splitlines(keepends=True)
-    for node in sorted(found, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line, start = lines[node.lineno - 1], node.col_offset  # offsets count bytes of UTF-8
-        lines[node.lineno - 1] = line[:start] + edit.typing_names[node.id].encode() + line[start + len(node.id) :]
-    bound = set(_bound(tree))
-    if not wanted and not bound & set(edit.typing_names.values()):
-        raise _failed(edit, f"has no {' and no '.join(f'{name}[…]' for name in edit.typing_names)}")
-    missing = [name for name in wanted if name not in bound]
-    if missing:
-        at = next((n.lineno for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "typing"), None)
-        if at is None:
-            raise _failed(edit, "imports nothing from typing")
-        lines.insert(at - 1, f"from typing import {', '.join(missing)}\n".encode())
     return b"".join(lines)
 
 

@@ -19,7 +19,6 @@ def edit(**action: object) -> Edit:
 
 IMPORT = edit(imports="plugin", when="is_npu_available")
 COMMENT = edit(comments_out="from . import kernels")
-TYPING = edit(typing_names={"list": "List"})
 TAKE = edit(takes_over=["apply", "check"])
 
 
@@ -45,34 +44,6 @@ def test_statement_is_commented_out_and_no_other() -> None:
     assert edited(COMMENT, once) == once
     with pytest.raises(BuildFailedError, match=r"has no line `from \. import kernels`"):
         edited(COMMENT, b"from . import others\n")
-
-
-def test_generics_alone_get_their_typing_name() -> None:
-    before = (
-        "from typing import Any, Optional\n\n"
-        "# a list[int] in a comment\n"
-        "def f(ä: list[int], b: Optional[list[list[int]]] = None) -> Any:\n"
-        '    """A list[int]."""\n'
-        "    return list(x.tolist())\n"
-    ).encode()
-    once = edited(TYPING, before)
-    assert (
-        once
-        == (
-            "from typing import List\n"
-            "from typing import Any, Optional\n\n"
-            "# a list[int] in a comment\n"
-            "def f(ä: List[int], b: Optional[List[List[int]]] = None) -> Any:\n"
-            '    """A list[int]."""\n'
-            "    return list(x.tolist())\n"
-        ).encode()
-    )
-    assert edited(TYPING, once) == once
-    assert edited(TYPING, b"from typing import List\nx: list[int]\n") == b"from typing import List\nx: List[int]\n"
-    with pytest.raises(BuildFailedError, match=r"has no list\[…\]"):
-        edited(TYPING, b"x = 1\n")
-    with pytest.raises(BuildFailedError, match="imports nothing from typing"):
-        edited(TYPING, b"x: list[int]\n")
 
 
 def test_functions_are_taken_over() -> None:
