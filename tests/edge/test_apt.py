@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -210,9 +209,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(folder: Path, *, delivered: str = "whole", **fail: str) -> None:
-    digest = hashlib.sha256(b"whole").hexdigest()
-    uris = f"Reading lists...\n'http://mirror.example/debian/pool/r/{RUNC}' {RUNC} 5 SHA256:{digest}\n"
-    (folder / "plan.json").write_text(json.dumps({"uris": uris, "files": {RUNC: delivered}, "fail": fail}))
+    uris = f"Reading lists...\n'http://mirror.example/debian/pool/r/{RUNC}' {RUNC} 5 SHA256:0\n"
+    files = {RUNC: delivered} if delivered else {}
+    (folder / "plan.json").write_text(json.dumps({"uris": uris, "files": files, "fail": fail}))
 
 
 def fetch(tmp_path: Path, *, dependencies: bool = False) -> tuple[Path, ...]:
@@ -228,7 +227,7 @@ def calls(folder: Path) -> list[list[str]]:
 def test_fetch_downloads_once_and_only_into_the_cache(fake: Path, tmp_path: Path) -> None:
     plan(fake)
     (deb,) = fetch(tmp_path)
-    assert deb == tmp_path / "c/apt/archives" / RUNC
+    assert deb.parent.parent.parent == tmp_path / "c/apt"
     assert deb.read_text() == "whole"
     assert [call[3] for call in calls(fake)] == ["update", "download", "download"]
     assert calls(fake)[-1][-1] == "runc=1.1:5+b1"
@@ -256,36 +255,21 @@ def test_dependencies_are_asked_of_an_empty_system(fake: Path, tmp_path: Path) -
 def test_index_with_sha256_alone_loses_no_package(fake: Path, tmp_path: Path) -> None:
     """As bookworm does: `install --print-uris` prints MD5 where the index has it, and nothing for bookworm-security."""
     plan(fake)
-    digest = hashlib.sha256(b"safe").hexdigest()
     secure = "libc6_2.36-9+deb12u14_amd64.deb"
     security = f"'http://mirror.example/debian-security/pool/{secure}' {secure} 4"
     main = f"'http://mirror.example/debian/pool/r/{RUNC}' {RUNC} 5"
-    md5 = hashlib.md5(b"whole").hexdigest()
-    texts = {
-        "install": f"Reading package lists...\n{main} MD5Sum:{md5}\n{security} \n",
-        "uris": f"{main} SHA256:{hashlib.sha256(b'whole').hexdigest()}\n{security} SHA256:{digest}\n",
-    }
-    both = json.loads((fake / "plan.json").read_text()) | texts | {"files": {RUNC: "whole", secure: "safe"}}
+    install = f"Reading package lists...\n{main} MD5Sum:0\n{security} \n"
+    both = json.loads((fake / "plan.json").read_text()) | {"install": install, "files": {RUNC: "whole", secure: "safe"}}
     (fake / "plan.json").write_text(json.dumps(both))
     debs = fetch(tmp_path, dependencies=True)
     assert {deb.name: deb.read_text() for deb in debs} == {RUNC: "whole", secure: "safe"}
-    assert calls(fake)[2][3:] == ["download", "--print-uris", "runc=1.1:5+b1", "libc6=2.36-9+deb12u14"]
+    assert calls(fake)[2][3:] == ["download", "runc=1.1:5+b1", "libc6=2.36-9+deb12u14"]
 
 
-def test_package_without_any_hash_is_an_error_and_not_left_out(fake: Path, tmp_path: Path) -> None:
-    plan(fake)
-    listing = json.loads((fake / "plan.json").read_text())
-    listing["uris"] += "'http://mirror.example/pool/x_1_all.deb' x_1_all.deb 4 \n"
-    (fake / "plan.json").write_text(json.dumps(listing))
-    with pytest.raises(UnableError, match=r"trixie has no hash of x=1"):
+def test_a_download_that_does_not_arrive_is_an_error_and_comes_the_next_time(fake: Path, tmp_path: Path) -> None:
+    plan(fake, delivered="")
+    with pytest.raises(NetworkError, match="did not arrive"):
         fetch(tmp_path)
-
-
-def test_half_or_altered_download_is_not_kept(fake: Path, tmp_path: Path) -> None:
-    plan(fake, delivered="wh0le")
-    with pytest.raises(NetworkError, match="incomplete or altered"):
-        fetch(tmp_path)
-    assert list((tmp_path / "c/apt/archives").iterdir()) == []
     plan(fake)
     assert fetch(tmp_path)[0].read_text() == "whole"
 

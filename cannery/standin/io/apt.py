@@ -7,13 +7,11 @@ force.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -75,27 +73,6 @@ Dir::Log {folder}/log;
 """
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """One line of `apt-get download --print-uris`."""
-
-    file: str
-    size: int
-    algorithm: str
-    digest: str
-
-    @property
-    def request(self) -> str:
-        name, version = self.file.split("_")[:2]
-        return f"{name}={unquote(version)}"
-
-    def matches(self, path: Path) -> bool:
-        if not path.is_file() or path.stat().st_size != self.size:
-            return False
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, self.algorithm).hexdigest() == self.digest
-
-
 def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
     names: Sequence[str],
     *,
@@ -108,8 +85,8 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
     """Newest .deb of each of `names` in `suite` for `arch` (Debian's word: amd64, arm64), kept below `cache`/apt.
 
     `sources` are the host's distribution sources when empty. With `dependencies`, everything they depend on comes
-    along, down to libc (without recommended ones). A file already there is taken when its hash is the index's; a new
-    one is moved there when it is whole. The paths come in apt's order, not in that of `names`. Raises `NetworkError`
+    along, down to libc (without recommended ones). apt holds each file to the hash of the index before it is moved
+    there; one that is there is taken. The paths come in apt's order, not in that of `names`. Raises `NetworkError`
     naming the mirror that does not answer, and `UnableError` where a package does not exist, a signature is not good
     or apt is missing.
     """
@@ -117,25 +94,20 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
     if not sources:
         raise UnableError(f"the host's package sources serve no {arch} packages of {suite}", where="/etc/apt")
     folder = _apt_folder(sources, suite, arch, cache)
-    archives = cache / "apt" / "archives"
-    archives.mkdir(parents=True, exist_ok=True)
+    archives = folder / "archives"
+    archives.mkdir(exist_ok=True)
     with FileLock(folder / "cannery.lock"):
         try:
             _apt(folder, "update", timeout=UPDATE_TIMEOUT)
             ask = ("install", "--yes", "--download-only") if dependencies else ("download",)
             listing = _apt(folder, *ask, "--print-uris", *names, timeout=UPDATE_TIMEOUT)
-            if dependencies:
-                # `install` names no hash for an index that has SHA-256 alone (bookworm-security); `download` does.
-                listing = _apt(folder, "download", "--print-uris", *_requests(listing), timeout=UPDATE_TIMEOUT)
-            wanted = _parse_uris(listing)
-            if unnamed := set(_requests(listing)) - {item.request for item in wanted}:
-                raise UnableError(f"the index of {suite} has no hash of {' '.join(sorted(unnamed))}")
-            missing = [item for item in wanted if not item.matches(archives / item.file)]
+            files: list[str] = re.findall(r"^'[^']*' (\S+\.deb) \d+", listing, re.MULTILINE)
+            missing = [file for file in files if not (archives / file).is_file()]
             if missing:
                 _download(folder, missing, archives)
         except CommandError as error:
             explain(error, suite, sources)
-    return tuple(archives / item.file for item in wanted)
+    return tuple(archives / file for file in files)
 
 
 def unpack(deb: Path, dest: Path) -> None:
@@ -186,30 +158,18 @@ def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> s
     return run(command, env=env, cwd=cwd, timeout=timeout).stdout
 
 
-def _requests(listing: str) -> tuple[str, ...]:
-    """`name=version` of every file that `apt-get install --print-uris` would fetch."""
-    files = re.findall(r"^'[^']*' (\S+\.deb) \d+", listing, re.MULTILINE)
-    return tuple(_Wanted(file, 0, "", "").request for file in files)
-
-
-def _parse_uris(listing: str) -> tuple[_Wanted, ...]:
-    lines = re.findall(r"^'[^']*' (\S+\.deb) (\d+) (\w+):([0-9a-f]+)$", listing, re.MULTILINE)
-    return tuple(
-        _Wanted(file, int(size), algorithm.lower().replace("md5sum", "md5"), digest)
-        for file, size, algorithm, digest in lines
-    )
-
-
-def _download(folder: Path, missing: Sequence[_Wanted], archives: Path) -> None:
-    """Download into a folder beside, check, and only then move into place. apt's hash check comes on top."""
+def _download(folder: Path, missing: Sequence[str], archives: Path) -> None:
+    """Download into a folder beside, where apt checks each hash, and only then move into place."""
     for stale in folder.glob("get-*"):  # of a run that was killed: this one holds the folder's lock
         shutil.rmtree(stale, ignore_errors=True)
+    parts = [file.split("_") for file in missing]
     scratch = Path(tempfile.mkdtemp(prefix="get-", dir=folder))
     try:
-        _apt(folder, "download", *(item.request for item in missing), timeout=DOWNLOAD_TIMEOUT, cwd=scratch)
-        for item in missing:
-            if not item.matches(scratch / item.file):
-                raise NetworkError(f"{item.file} arrived incomplete or altered", hint="run the command again")
-            (scratch / item.file).replace(archives / item.file)
+        requests = (f"{name}={unquote(version)}" for name, version, *_ in parts)
+        _apt(folder, "download", *requests, timeout=DOWNLOAD_TIMEOUT, cwd=scratch)
+        for file in missing:
+            (scratch / file).replace(archives / file)
+    except FileNotFoundError as error:
+        raise NetworkError(f"{Path(error.filename).name} did not arrive", hint="run the command again") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
