@@ -21,7 +21,7 @@ from cannery import context as context_module
 from cannery.cli import main as cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.util.io import patience
+from cannery.util.io import waiting
 from cannery.util.io.files import sha256_file
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import Arch
@@ -195,7 +195,7 @@ def test_a_wrong_password_is_said_within_five_seconds(ship: Ship, monkeypatch: p
 
 
 def test_a_registry_that_drops_connections(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "WAITS", (0.2, 0.2, 0.2))
+    monkeypatch.setattr(waiting, "WAITS", (0.2, 0.2, 0.2))
     image = ship.yard.make("flaky", layers=4, size=6_000_000)
     ship.yard.passes(image)
     with Flaky(ship.registry.port, after=4_000_000, times=3) as flaky:
