@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.host.settings import Setting, Settings, merged, of_environment, of_file, with_mirrors
+from cannery.host.settings import EXAMPLE, Setting, Settings, merged, of_environment, of_file, with_mirrors
 from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file
-from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ class Context:
 
         The user's wheelhouse is one more find-links folder, the first; a mirror of the index `default` is its main one.
         """
+        from cannery.util.io.pip_settings import read_pip_settings
+
         found = read_pip_settings(self.env, self.cache)
         own = self.settings.mirrors("index").get(DEFAULT_INDEX, ())
         found = replace(found, index_url=own[0] if own else found.index_url, mirrors=self.settings.addresses)
@@ -232,7 +233,14 @@ def _read(path: Path, shown: str) -> dict[str, Setting]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"the settings cannot be read: {reason}", where=str(path)) from error
-    return of_file(text, shown or str(path), lambda named: _placed(named, path.parent))
+    import tomllib
+
+    where = shown or str(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"this file is not TOML: {error}", where=where, hint=EXAMPLE) from error
+    return of_file(document, where, lambda named: _placed(named, path.parent))
 
 
 def _placed(named: str, folder: Path) -> str:

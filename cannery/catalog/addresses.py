@@ -7,10 +7,9 @@ A lock takes hashes of images/hashes.yaml where the index is not reached. A wron
 file that is downloaded is compared with it.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Collection
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -21,10 +20,6 @@ from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, parsed
 from cannery.errors import UsageError
 from cannery.util.image_reference import parse_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 REPOSITORY = "{repository}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.

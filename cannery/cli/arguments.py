@@ -365,16 +365,20 @@ class Help(argparse.HelpFormatter):
         return "\n".join(indent + line for line in lines)
 
 
-def make_parser(program: str = CHECKOUT) -> Parser:
-    """Return the parser of all commands, which `program` is called for."""
+def make_parser(program: str = CHECKOUT, asked: str | None = None) -> Parser:
+    """Return the parser of all commands, which `program` is called for.
+
+    With `asked`, the other commands have no options: making those of all takes longer than `--help` of one.
+    """
     description = "Container images for RL on Ascend NPUs."
     parser = Parser(prog=program, description=description, allow_abbrev=False, formatter_class=Help)
     parser.add_argument("--version", action="version", version=f"cannery {__version__}")
     options.common(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, command in COMMANDS.items():
-        sub = _add_parser(program, commands, name, command)
-        if command.actions:
+        is_asked = asked is None or ALIASES.get(asked, asked) == name
+        sub = _add_parser(program, commands, name, command, is_asked=is_asked)
+        if command.actions and is_asked:
             actions = sub.add_subparsers(dest="action", metavar="ACTION", parser_class=Parser, required=True)
             for word, action in command.actions.items():
                 _add_parser(program, actions, word, action)
@@ -382,7 +386,12 @@ def make_parser(program: str = CHECKOUT) -> Parser:
 
 
 def _add_parser(
-    program: str, parsers: argparse._SubParsersAction[Parser], name: str, known: Command | Action
+    program: str,
+    parsers: argparse._SubParsersAction[Parser],
+    name: str,
+    known: Command | Action,
+    *,
+    is_asked: bool = True,
 ) -> Parser:
     sub = parsers.add_parser(
         name,
@@ -393,9 +402,8 @@ def _add_parser(
         aliases=[alias for alias, real in ALIASES.items() if COMMANDS[real] is known],
         formatter_class=Help,
     )
-    for add in known.takes:
+    for add in (*known.takes, options.common) if is_asked else ():
         add(sub)
-    options.common(sub)
     return sub
 
 
@@ -411,8 +419,9 @@ def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
     """
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
-    parser = make_parser(program)
-    arguments = parser.parse_args(_action_first(parser, _command_first(words[:cut])))
+    mine = _command_first(words[:cut])
+    parser = make_parser(program, mine[0] if mine and not mine[0].startswith("-") else None)
+    arguments = parser.parse_args(_action_first(parser, mine))
     arguments.command = ALIASES.get(arguments.command, arguments.command)
     if arguments.command == "completion":
         arguments.parser = make_parser("cannery")

@@ -19,7 +19,6 @@ from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
 from cannery.cli.output import CHECKOUT, MAKE, as_called, clean_streams, wants_color, width_of
 from cannery.cli.system_error import system_error
 from cannery.errors import CanneryError, ExitCode
-from cannery.util.io.pip_settings import NOT_TAKEN
 from cannery.util.urls import environment_secrets, redactor
 
 if TYPE_CHECKING:
@@ -208,9 +207,8 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
             context.say(warning)
         return code
     finally:
-        for note in known.pip.notes if known.pip else ():
-            if note not in NOT_TAKEN.values() or arguments.command in RESOLVING:
-                context.say(note)
+        for note in known.pip.notes_for(resolving=arguments.command in RESOLVING) if known.pip else ():
+            context.say(note)
 
 
 def _is_of_this_host(arguments: argparse.Namespace) -> bool:

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 # The program of a checkout: messages are written with its name.
 CHECKOUT = "build.py"
 MAKE = "make"
-_OF_CHECKOUT = re.compile(r"\b(?:python )?build\.py (?P<words>[a-z][a-z-]*)\b")
+# Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
+_OF_CHECKOUT = r"\b(?:python )?build\.py (?P<words>[a-z][a-z-]*)\b"
 # Only what is no English sentence: variables, or the end of the hint, follow the target.
-_OF_MAKE = re.compile(r"\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))", re.MULTILINE)
+_OF_MAKE = r"(?m)\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))"
 # A command that make takes as it is: alone, or with a profile, and nothing behind it.
-_PLAIN = re.compile(
-    r"\b(?:python )?build\.py (?P<command>[a-z][a-z-]*)(?: (?P<profile>PROFILE|[a-z0-9][a-z0-9.-]*))?(?=$|[`;,)])",
-    re.MULTILINE,
+_PLAIN = (
+    r"(?m)\b(?:python )?build\.py (?P<command>[a-z][a-z-]*)(?: (?P<profile>PROFILE|[a-z0-9][a-z0-9.-]*))?(?=$|[`;,)])"
 )
 COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
-_SEVERITY = re.compile(rf"^({'|'.join(COLORS)})(?=:| \[|  )", re.MULTILINE)
+_SEVERITY = rf"(?m)^({'|'.join(COLORS)})(?=:| \[|  )"
 # Where the continuation of a long line begins: below the last column of a row, or behind a mark.
-_COLUMN = re.compile(r" {2,}(?=\S)")
-_MARK = re.compile(r" *(?:(?:[→•✅❌–-]|⚠️) +)?")
+_COLUMN = r" {2,}(?=\S)"
+_MARK = r" *(?:(?:[→•✅❌–-]|⚠️) +)?"
 # Lines to copy as they are: of a log, and shell commands.
-_AS_IT_IS = re.compile(r"\s*(?:[|$]|sudo|docker|podman) |.*\\$")
+_AS_IT_IS = r"\s*(?:[|$]|sudo|docker|podman) |.*\\$"
 # A word with the spaces before it. A quoted command is not broken: it is there to be copied.
-_PIECES = re.compile(r" *(?:`[^`\n]*`\S*|\S+)")
+_PIECES = r" *(?:`[^`\n]*`\S*|\S+)"
 # Narrower terminals get no wrapped text: nothing can be read in them anyway.
 _NARROWEST = 40
 
@@ -46,12 +46,12 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
     own stays one of build.py, which works beside make.
     """
     if program == MAKE:
-        return _PLAIN.sub(lambda found: _make_command(found, of_profile), text) if CHECKOUT in text else text
+        return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text) if CHECKOUT in text else text
     if "make " in text:
-        text = _OF_MAKE.sub(lambda found: _from_make(found, program, commands), text)
+        text = re.sub(_OF_MAKE, lambda found: _from_make(found, program, commands), text)
     if program == CHECKOUT or CHECKOUT not in text:
         return text
-    return _OF_CHECKOUT.sub(lambda found: _named(found, program, commands), text)
+    return re.sub(_OF_CHECKOUT, lambda found: _named(found, program, commands), text)
 
 
 def _named(found: re.Match[str], program: str, commands: Collection[str]) -> str:
@@ -109,13 +109,13 @@ class CleanStream:
 
 def wrapped(line: str, width: int) -> str:
     """Return a line in lines of at most `width` characters, broken between words, never inside one or at a hyphen."""
-    if len(line) <= width or _AS_IT_IS.match(line):
+    if len(line) <= width or re.match(_AS_IT_IS, line):
         return line
-    columns = [found.end() for found in _COLUMN.finditer(line) if found.end() <= width * 0.6]
-    mark = _MARK.match(line)
+    columns = [found.end() for found in re.finditer(_COLUMN, line) if found.end() <= width * 0.6]
+    mark = re.match(_MARK, line)
     hang = max([*columns, mark.end() if mark else 0])
     lines, last = [], line[:hang]
-    for piece in _PIECES.findall(line[hang:]):
+    for piece in re.findall(_PIECES, line[hang:]):
         if last.strip() and len(last) > hang and len(last) + len(piece) > width:
             lines.append(last)
             last = " " * hang + piece.lstrip()
@@ -126,7 +126,7 @@ def wrapped(line: str, width: int) -> str:
 
 def colored(text: str) -> str:
     """Return `text` with the word of a severity at the start of a line in its colour."""
-    return _SEVERITY.sub(lambda found: f"\x1b[{COLORS[found[1]]}m{found[1]}\x1b[0m", text)
+    return re.sub(_SEVERITY, lambda found: f"\x1b[{COLORS[found[1]]}m{found[1]}\x1b[0m", text)
 
 
 def wants_color(choice: str, stream: CleanStream, env: Mapping[str, str]) -> bool:

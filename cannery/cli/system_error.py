@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import sys
 
 from cannery.errors import CanneryError, NetworkError, UnableError
 from cannery.util.io.files import is_of_files, unwritable
 
-_OF_NETWORK = (ConnectionError, TimeoutError, socket.gaierror, socket.herror)
+# Errors of connections, by the module that has them: it is loaded wherever one was made.
+_OF_NETWORK = {"socket": ("gaierror", "herror"), "requests": ("RequestException",)}
 _NEXT = {
     errno.ENOENT: "it was there before, or should be: make it, then run the same command again",
     errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
@@ -23,7 +23,7 @@ _NEXT = {
 
 def system_error(error: OSError) -> CanneryError:
     """Return the error to report: which file, why, what to do next."""
-    if isinstance(error, _OF_NETWORK) or _is_of_requests(error):
+    if _is_of_network(error):
         reason = error.strerror or type(error).__name__
         return NetworkError(f"a connection failed: {reason[:1].lower()}{reason[1:]}", hint="run the same command again")
     reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
@@ -38,7 +38,7 @@ def _path(name: object) -> str:
     return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
 
 
-def _is_of_requests(error: OSError) -> bool:
-    """Whether it is an error of a request; the library is loaded wherever one was made."""
-    requests = sys.modules.get("requests")
-    return requests is not None and isinstance(error, requests.RequestException)
+def _is_of_network(error: OSError) -> bool:
+    loaded = ((sys.modules[module], kinds) for module, kinds in _OF_NETWORK.items() if module in sys.modules)
+    known = (ConnectionError, TimeoutError, *(getattr(module, kind) for module, kinds in loaded for kind in kinds))
+    return isinstance(error, known)

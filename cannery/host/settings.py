@@ -6,7 +6,6 @@ They are in files (TOML) and in variables. A mirror is transport: no plan, tag o
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -116,15 +115,11 @@ def variable_of(name: str) -> str:
     return f"CANNERY_{name.upper().replace('-', '_')}"
 
 
-def of_file(text: str, where: str, place: Callable[[str], str]) -> dict[str, Setting]:
-    """Read a file of settings; `place` makes a folder that it names absolute. Raises `UsageError` with the file's name.
+def of_file(document: Mapping[str, object], where: str, place: Callable[[str], str]) -> dict[str, Setting]:
+    """Return what a file of settings sets; `place` makes a folder in it absolute. Raises `UsageError` with its name.
 
     A setting that is unknown, or has a value of another kind, is an error: a mirror that is silently not used is worse.
     """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"this file is not TOML: {error}", where=where, hint=EXAMPLE) from error
     found: dict[str, Setting] = {}
     for name, value in document.items():
         if name == MIRRORS:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 MASK = "***"
+# Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
 # Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
 # password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
-_USERINFO = re.compile(r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)")
+_USERINFO = r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)"
 # `user:password@host` without a scheme, as a proxy or a registry may be given. What is behind the @ of an image's
 # reference is a digest, of a package URL a version.
 _PACKAGE_URL = r"pkg:(?:deb|docker|generic|github|pypi|rpm)/"
-_BARE_USERINFO = re.compile(rf"(?<![\w.+~%@/-])(?!{_PACKAGE_URL})[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])")
+_BARE_USERINFO = rf"(?<![\w.+~%@/-])(?!{_PACKAGE_URL})[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])"
 # A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
 CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
 # A shorter secret is a part of half of all words: it is masked as a part of a URL, not by itself.
@@ -33,15 +34,15 @@ _SHORTEST = 3
 _SHORTEST_LINE = 6
 # All control characters but tab and line feed (a carriage return overwrites a line), line separators, and what changes
 # the direction of writing.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 INDEX_SCHEMES = ("http", "https", "file")
 PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
-_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://")
-_AUTHORITY_END = re.compile(r"[/?#\\]")
+_SCHEME = r"\s*([A-Za-z][A-Za-z0-9+.-]*)://"
+_AUTHORITY_END = r"[/?#\\]"
 # A port that is no number may be a password whose `@` was forgotten.
-_ODD_PORT = re.compile(r"^((?:\[[^\]/?#]*\]|(?!\[))[^:/?#]*):(?!\d*(?:[/?#]|$))[^/?#]*")
+_ODD_PORT = r"^((?:\[[^\]/?#]*\]|(?!\[))[^:/?#]*):(?!\d*(?:[/?#]|$))[^/?#]*"
 # A host that no user name looks like: `https://host.example/feed@view/simple` is such an index's.
-_PLAIN_HOST = re.compile(r"(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
+_PLAIN_HOST = r"(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9A-Fa-f:.]+\])(?::\d+)?"
 # What is shorter is a part of every other word, and masking it would leave no message.
 LONG_ENOUGH = 4
 ENCODE = "percent-encode the signs of a password: / is %2F, # is %23, ? is %3F, @ is %40"
@@ -66,7 +67,7 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
 
     def redact(text: str) -> str:
         masked = compiled.sub(MASK, text) if compiled else text
-        return _BARE_USERINFO.sub(f"{MASK}@", _USERINFO.sub(rf"\1{MASK}@", masked)) if "@" in masked else masked
+        return re.sub(_BARE_USERINFO, f"{MASK}@", re.sub(_USERINFO, rf"\1{MASK}@", masked)) if "@" in masked else masked
 
     return redact
 
@@ -81,7 +82,7 @@ def _forms(secret: str) -> tuple[str, ...]:
 
 def plain(text: str) -> str:
     r"""Return `text` with `\uXXXX` for each control character: JSON reads it as the same character, people as text."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Parts(NamedTuple):
@@ -94,11 +95,11 @@ class _Parts(NamedTuple):
 
 
 def _parts(url: str) -> _Parts:
-    match = _SCHEME.match(url)
+    match = re.match(_SCHEME, url)
     scheme, rest = (match[1], url[match.end() :]) if match else ("", url)
     if (scheme.lower() == "file" and rest.startswith("/")) or (not scheme and rest.startswith(("/", ".", "~"))):
         return _Parts(scheme, "", rest, is_odd=False)
-    authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]
+    authority = re.split(_AUTHORITY_END, rest, maxsplit=1)[0]
     user, at, behind = rest.rpartition("@")
     if not at:
         return _Parts(scheme, "", rest, is_odd=False)
@@ -107,8 +108,8 @@ def _parts(url: str) -> _Parts:
 
 def _is_plain(url: str) -> bool:
     """Whether an `@` in `url` comes after a host that is clearly one."""
-    match = _SCHEME.match(url)
-    return bool(match and _PLAIN_HOST.fullmatch(_AUTHORITY_END.split(url[match.end() :], maxsplit=1)[0]))
+    match = re.match(_SCHEME, url)
+    return bool(match and re.fullmatch(_PLAIN_HOST, re.split(_AUTHORITY_END, url[match.end() :], maxsplit=1)[0]))
 
 
 def shown(url: str) -> str:
@@ -116,7 +117,7 @@ def shown(url: str) -> str:
     scheme, _user, rest, is_odd = _parts(url)
     if scheme.lower() == "file" and rest.startswith("/"):
         return url
-    rest = _ODD_PORT.sub(rf"\1:{MASK}", rest) if scheme else rest
+    rest = re.sub(_ODD_PORT, rf"\1:{MASK}", rest) if scheme else rest
     head, question, _query = rest.partition("?")
     mark = f"{MASK}@" if is_odd and scheme else ""
     return f"{scheme}{'://' if scheme else ''}{mark}{head}{question}{MASK if question else ''}"
@@ -169,7 +170,7 @@ def url_secrets(url: str) -> frozenset[str]:
 
 def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:
     """Say why nothing can be reached under `url`, without any part of it that may be secret; "" when all is well."""
-    match = _SCHEME.match(url)
+    match = re.match(_SCHEME, url)
     if not match:
         return f"has no scheme, as in {schemes[1]}://HOST/…"
     if match[1].lower() not in schemes:

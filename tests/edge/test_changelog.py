@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -206,7 +207,7 @@ def an_archive_is_another_kind(_run: Run, _folder: Path) -> None:
     assert "'archive' is not known take a component of kind system, native or source" in text
     assert "WHEELHOUSE" in text
     with pytest.raises(UsageError, match=r"mirrors\.files is no table of mirrors"):
-        of_file('[mirrors.files]\ngithub = "https://m.example/{repository}/{file}"\n', "f", str)
+        of_file({"mirrors": {"files": {"github": "https://m.example/{repository}/{file}"}}}, "f", str)
 
 
 def a_pull_without_layers_is_of_the_network(_run: Run, _folder: Path) -> None:
@@ -243,7 +244,7 @@ def mirrors_are_settings(_run: Run, _folder: Path) -> None:
         TypeAdapter(Index).validate_python({"urls": [], "mirrors": ["https://m.example/simple"]})
     assert next(faults(caught.value, Index)).what == "unknown key"
     text = '[mirrors.index]\n"pytorch-cpu" = "https://m.example/simple"\n'
-    assert [*of_file(text, "f", str)] == ["mirrors.index.pytorch-cpu"]
+    assert [*of_file(tomllib.loads(text), "f", str)] == ["mirrors.index.pytorch-cpu"]
 
 
 def doctor_has_no_ports(_run: Run, _folder: Path) -> None:

@@ -90,6 +90,10 @@ class PipSettings:
         """Return the secret parts, longest first: `user:password` as written, password (also decoded), query."""
         return _secrets(self.urls)
 
+    def notes_for(self, *, resolving: bool) -> tuple[str, ...]:
+        """Return `notes`; those that matter to a resolver alone only where one runs."""
+        return tuple(note for note in self.notes if resolving or note not in NOT_TAKEN.values())
+
     def redact(self, text: str) -> str:
         """Return `text` with `***` in place of every secret."""
         return redactor(self.credentials())(text)
