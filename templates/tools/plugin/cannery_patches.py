@@ -5,14 +5,11 @@ need no `patch`, no `git` and no tree that can be written to: they say, once a p
 the trees lack of the patches that the image's manifest lists. Standard library only, Python 3.10 and later.
 """
 
-import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
 PATCHED = "/opt/cannery/patched.py"
-RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 _done: list[bool] = []
 
@@ -32,14 +29,7 @@ def _report() -> None:
     if _done:
         return
     _done.append(True)
-    try:
+    with suppress(Exception):
         module = ModuleType("cannery_patched")
         exec(compile(Path(PATCHED).read_bytes(), PATCHED, "exec"), module.__dict__)
-    except Exception as error:
-        if all(os.environ.get(name, "") in {"", "0"} for name in RANKS):
-            why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            with suppress(Exception):
-                text = f"cannery: {PATCHED} cannot be used ({why}): whether the patches are in force is not known"
-                print(text, file=sys.stderr, flush=True)
-        return
-    module.report()
+        module.report()

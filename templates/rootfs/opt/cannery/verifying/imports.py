@@ -14,7 +14,7 @@ from verifying.child import Answer, run, work
 from verifying.image import VENV, Image, read_text, within
 from verifying.loader import advice, missing_library
 from verifying.manifest import installed, not_imported
-from verifying.outcome import Outcome, failed, judged, skipped
+from verifying.outcome import Outcome, failed, judged, passed, skipped
 from verifying.packages import distributions
 from verifying.patches import patch_ids, patch_outcome, patch_skip, patch_tasks
 from verifying.versions import cann_version, normal_name, same_version, version_key
@@ -95,11 +95,7 @@ def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
 
 PAIR = "import.torch-npu-pair"
 PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
-# Its tasks, where the worker is that `python`: a copy that ends as a program does runs beside the other imports. Then
-# the checks of what it imports, and what a pass of it prints.
-START, END = {"do": "python", "module": "torch_npu"}, {"do": "end"}
-OF_TORCH = ("import.torch", "import.torch_npu", PAIR)
-IMPORTED = f"{VENV}/bin/python -c 'import torch_npu'"
+TORCH_NPU = ("import.torch_npu", PAIR)  # the checks that import what that `python` has to import
 UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|not support)", re.IGNORECASE)
 
@@ -137,44 +133,29 @@ def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Ou
     names = [name for name in wanted if name not in by_patch and name != PLUGINS]
     table, found = import_ids(image.manifest), plugins(image) if asked else []
     tasks = [_task(table.get(name, ())) for name in names]
-    # Patches last: what the other imports put in the place of a patched function is seen then.
     of_patches = {name: patch_tasks(image, name) for name in wanted if name in by_patch}
     more = [task for tasks in of_patches.values() for task in tasks]
 
-    # torch is imported once: by the worker whose copy ends as the `python` of a user does, where that is the worker's.
-    own = python and path_python(image) == image.python
-    first: list[dict[str, Any]] = [START] if own else []
-    last: list[dict[str, Any]] = [END] if own else []
-    begun: list[Answer] = []
-
     def outcome_of(name: str, answer: Answer) -> Outcome:
-        if begun and name == loud:
-            answer = answer._replace(noise=begun[0].noise + answer.noise)
         good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
         return trouble(image, answer) or good(image, answer)
 
     def done(at: int, answer: Answer) -> None:
-        at -= len(first)
-        if at < 0:
-            begun.append(answer)
-        elif at < len(names):
+        if at < len(names):
             tell(names[at], outcome_of(names[at], answer))
 
-    # What torch and torch_npu print when they are imported belongs to the first check of theirs.
-    loud = next((name for name in names if name in OF_TORCH), "")
-    every = work(image, [*first, *tasks, *(plugin.task for plugin in found), *more, *last], done)
-    answers, ended = every[len(first) : len(every) - len(last)], every[len(every) - len(last) :]
-    if python:
-        well = any(answer.result.get("code") == 0 for answer in ended)
-        outcomes[PYTHON] = judged((), IMPORTED) if well else python_outcome(image)
-    rest = iter(answers[len(answers) - len(more) :])
+    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more], done)
+    rest = iter(answers)
+    by_name = dict(zip(names, islice(rest, len(names)), strict=True))
+    outcomes |= {name: outcome_of(name, answer) for name, answer in by_name.items()}
+    if asked:
+        outcomes[PLUGINS] = plugins_outcome(image, list(zip(found, islice(rest, len(found)), strict=True)))
     for name, mine in of_patches.items():
         outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)
-    answers = answers[: len(answers) - len(more)]
-    for name, answer in zip(names, answers[: len(names)], strict=True):
-        outcomes[name] = outcome_of(name, answer)
-    if asked:
-        outcomes[PLUGINS] = plugins_outcome(image, list(zip(found, answers[len(names) :], strict=True)))
+    if python:
+        # The worker is that `python`, where it is the venv's.
+        proved = path_python(image) == image.python and any(by_name[n].ok for n in TORCH_NPU if n in by_name)
+        outcomes[PYTHON] = passed(f"{VENV}/bin/python -c 'import torch_npu'") if proved else python_outcome(image)
     return outcomes
 
 

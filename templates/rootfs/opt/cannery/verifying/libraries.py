@@ -98,7 +98,7 @@ def libraries_check(image: Image) -> Outcome:
     looked = excused = 0
     for path, elf in elves.items():
         # Wheels carry helpers for other processors; an extension module is none.
-        if elf.machine != MACHINES[arch] or elf.bits != 64:
+        if elf.machine != MACHINES[arch]:
             extension = re.search(r"\.(cpython-3|abi3)", os.path.basename(path))
             faults += [f"{image.shown(path)} is for another processor"] if extension else []
             continue

@@ -14,10 +14,9 @@ from verifying.manifest import scripts
 
 
 class Elf(NamedTuple):
-    """The dynamic section of a shared object."""
+    """The dynamic section of a shared object. `machine` is 0 of one that no image is for: 32 bits, or big-endian."""
 
     machine: int
-    bits: int
     needed: tuple[str, ...]
     soname: str
     runpath: tuple[str, ...]
@@ -28,51 +27,6 @@ DYNAMIC, LOAD = 2, 1
 NEEDED, STRTAB, SONAME, RPATH, RUNPATH = 1, 5, 14, 15, 29
 
 
-class _File:
-    """The dynamic section of a mapped file, and what it leads to. ValueError, struct.error for a broken one."""
-
-    def __init__(self, data: mmap.mmap) -> None:
-        if data[4] not in {1, 2} or data[5] not in {1, 2}:
-            raise ValueError("broken ELF file (class or byte order)")
-        self.data, self.wide, self.order = data, data[4] == 2, "<" if data[5] == 1 else ">"
-        (headers,) = self.unpack("Q" if self.wide else "I", 32 if self.wide else 28)
-        size, count = self.unpack("HH", 54 if self.wide else 42)
-        # (type, file offset, address, bytes in the file) of each program header
-        segment = "I4xQQ8xQ" if self.wide else "III4xI"
-        self.segments = [self.unpack(segment, headers + at * size) for at in range(count)]
-        dynamic = next((item for item in self.segments if item[0] == DYNAMIC), None)
-        form = self.order + ("qQ" if self.wide else "iI")
-        self.tags = _tags(data, form, dynamic[1], dynamic[3]) if dynamic else []
-        self.strings = self.place(STRTAB)
-
-    def unpack(self, form: str, at: int) -> tuple[int, ...]:
-        """Numbers at an offset of the file."""
-        return struct.unpack_from(self.order + form, self.data, at)
-
-    def place(self, wanted: int) -> int:
-        """The offset in the file of what a tag has the address of; 0 when there is none."""
-        address = next((value for tag, value in self.tags if tag == wanted), 0)
-        places = (
-            off + address - at for kind, off, at, size in self.segments if kind == LOAD and 0 <= address - at < size
-        )
-        return next(places, 0)
-
-    def about(self) -> Elf:
-        """What the loader searches by."""
-
-        def texts(wanted: int) -> tuple[str, ...]:
-            return tuple(_string(self.data, self.strings + value) for tag, value in self.tags if tag == wanted)
-
-        paths = texts(RUNPATH) or texts(RPATH)  # ld.so ignores RPATH where there is a RUNPATH
-        return Elf(
-            self.unpack("H", 18)[0],
-            64 if self.wide else 32,
-            texts(NEEDED),
-            next(iter(texts(SONAME)), ""),
-            tuple(part for text in paths for part in text.split(":") if part),
-        )
-
-
 def read_elf(path: str) -> Elf | None:
     """The dynamic section of an ELF file; None when it is not ELF. ValueError when it is broken."""
     with open(path, "rb") as file:
@@ -80,14 +34,39 @@ def read_elf(path: str) -> Elf | None:
             return None
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _File(data).about()
+                return _dynamic_section(data)
         except (struct.error, IndexError) as error:
             raise ValueError(f"broken ELF file ({error})") from error
 
 
-def _tags(data: mmap.mmap, form: str, at: int, length: int) -> list[tuple[int, int]]:
+def _dynamic_section(data: mmap.mmap) -> Elf:
+    """What the loader searches by. ValueError, struct.error, IndexError for a broken file."""
+    if data[4] not in {1, 2} or data[5] not in {1, 2}:
+        raise ValueError("broken ELF file (class or byte order)")
+    if (data[4], data[5]) != (2, 1):
+        return Elf(0, (), "", ())
+    (machine,) = struct.unpack_from("<H", data, 18)
+    (headers,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    # (type, file offset, address, bytes in the file) of each program header
+    segments = [struct.unpack_from("<I4xQQ8xQ", data, headers + at * size) for at in range(count)]
+    dynamic = next((item for item in segments if item[0] == DYNAMIC), None)
+    tags = _tags(data, dynamic[1], dynamic[3]) if dynamic else []
+    table = next((value for tag, value in tags if tag == STRTAB), 0)
+    places = (off + table - at for kind, off, at, length in segments if kind == LOAD and 0 <= table - at < length)
+    strings = next(places, 0)
+
+    def texts(wanted: int) -> tuple[str, ...]:
+        return tuple(_string(data, strings + value) for tag, value in tags if tag == wanted)
+
+    paths = texts(RUNPATH) or texts(RPATH)  # ld.so ignores RPATH where there is a RUNPATH
+    runpath = tuple(part for text in paths for part in text.split(":") if part)
+    return Elf(machine, texts(NEEDED), next(iter(texts(SONAME)), ""), runpath)
+
+
+def _tags(data: mmap.mmap, at: int, length: int) -> list[tuple[int, int]]:
     """The entries of the dynamic section up to the one that ends it."""
-    one = struct.Struct(form)
+    one = struct.Struct("<qQ")
     tags = ((*one.unpack_from(data, place),) for place in range(at, at + length - one.size + 1, one.size))
     return list(takewhile(lambda item: item[0] != 0, tags))
 

@@ -11,8 +11,6 @@ import importlib
 import json
 import os
 import sys
-import threading
-import time
 from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
@@ -30,43 +28,6 @@ def say(**words: object) -> None:
     report.write(json.dumps(words) + "\n")
 
 
-class Leaving(BaseException):
-    """Raised in a copy of this process that is to come to Python's own end."""
-
-
-def begin_copy() -> "int | None":
-    """Start a copy of this process that ends as any program does, and return its process id.
-
-    Return None while other threads run: a copy has this thread alone, and would not wait for the others as a program
-    does.
-    """
-    if threading.active_count() > 1:
-        return None
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    pid = os.fork()
-    if pid == 0:
-        for number in (1, 2):  # what C libraries held back is not printed twice
-            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-        gc.enable()
-        raise Leaving
-    return pid
-
-
-def copy_ends(pid: "int | None", seconds: float = 30.0) -> "int | None":
-    """The exit code of a copy, None where there is none or it does not end."""
-    until = time.monotonic() + seconds
-    while pid and time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    if pid:
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-    return None
-
-
 def text(value: object) -> str:
     """A value as text."""
     return value if isinstance(value, str) else str(value)
@@ -81,12 +42,6 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         module = importlib.import_module(task["module"])
         give_distutils_back()
         return imported(module, task["attributes"])
-    if task["do"] == "python":
-        importlib.import_module(task["module"])
-        copies.append(begin_copy())
-        return {}
-    if task["do"] == "end":
-        return {"code": copy_ends(copies.pop() if copies else None)}
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
@@ -155,7 +110,6 @@ def causes(error: BaseException | None) -> list[str]:
     return found[::-1]
 
 
-copies: "list[int | None]" = []
 gc.disable()  # the collector takes a fifth of the time of large imports, and finds next to nothing there
 report = os.fdopen(int(sys.argv[1]), "w", buffering=1)
 with os.fdopen(int(sys.argv[2]), "rb") as given:
@@ -164,14 +118,12 @@ for number, task in enumerate(tasks):
     say(start=number)
     try:
         say(done=number, ok=True, result=done(task))
-    except Leaving:
-        sys.exit()
     except BaseException as error:
         try:
             say(done=number, ok=False, causes=causes(error))
         except BaseException:
             say(done=number, ok=False, causes=[type(error).__name__])
-        if task["do"] in {"import", "pair", "plugin", "patch", "python"}:
+        if task["do"] in {"import", "pair", "plugin", "patch"}:
             break  # half-imported modules stay behind, and what follows would fail for their sake
 say(end=True)
 report.flush()
