@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from cannery.catalog.addresses import Host, Index, Published, Registries
 from cannery.catalog.compatibility import Compatibility, Drivers
-from cannery.catalog.component import Closed, Component, FromSource
+from cannery.catalog.component import Abi, Closed, Component, FromSource
 from cannery.catalog.errors import CatalogError, FaultError, as_line
 from cannery.catalog.fields import (
     NAME,
@@ -243,7 +243,7 @@ class BaseTag(Closed):
     """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
 
     python: FullPythonText
-    atb_abi: Literal[0, 1]
+    atb_abi: Abi
 
 
 class VersionFile(Closed):

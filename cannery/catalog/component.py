@@ -67,10 +67,13 @@ class StandInMetadata(Closed):
     source: Text
 
 
+Abi = Annotated[int, Field(ge=0, le=1)]
+
+
 class CxxAbi(Closed):
     """The C++ ABI that a distribution's wheels are built with, by arch and range of versions; the first that fits."""
 
-    by_release: dict[Arch, dict[SpecifierText, Literal[0, 1]]]
+    by_release: dict[Arch, dict[SpecifierText, Abi]]
     source: Text
 
 
@@ -97,7 +100,7 @@ class PatchSets(Closed):
     summary: RelativeText | None = None
     repos: dict[Name, Name] = Field(min_length=1)
     # Digests of images call it by its first name.
-    truncated: dict[Text, Literal[1, 2]] = Field({}, serialization_alias="fuzz")
+    truncated: dict[Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
     @model_validator(mode="before")
     @classmethod

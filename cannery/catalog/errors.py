@@ -63,12 +63,11 @@ class CatalogError(UsageError):
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong in a value: where in it, what is wrong, what to do (""), and the value there."""
+    """One thing that is wrong in a value: where in it, what is wrong, and what to do ("")."""
 
     path: tuple[str | int, ...]
     what: str
     hint: str
-    value: object
 
 
 def problem(where: str, what: str, hint: str = "") -> UsageError:
@@ -100,25 +99,25 @@ def faults(error: ValidationError, annotation: object) -> Iterator[Fault]:
         models, path = _start(annotation, tuple(part for part in detail["loc"] if part != KEY))
         found = context.get("error")
         if isinstance(found, FaultError):
-            yield Fault(path + found.path, found.what, found.hint, value)
+            yield Fault(path + found.path, found.what, found.hint)
         elif kind == "extra_forbidden":
             known = {
                 field.alias or name for model in _at(models, path[:-1]) for name, field in model.model_fields.items()
             }
             is_of_kind = len(path) == 1 and len(detail["loc"]) == 2
             what = f"kind {detail['loc'][0]} has no such key" if is_of_kind else "unknown key"
-            yield Fault(path, what, did_you_mean(str(path[-1]), known), value)
+            yield Fault(path, what, did_you_mean(str(path[-1]), known))
         elif kind == "missing":
-            yield Fault(path, "missing", "this key has to be given", value)
+            yield Fault(path, "missing", "this key has to be given")
         elif kind in {"union_tag_invalid", "union_tag_not_found"}:
             tags = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
             what = f"{context['tag']!r} is not known" if "tag" in context else "missing"
             hint = GONE_KINDS.get(context.get("tag", "")) or _nearest(context.get("tag"), tags)
-            yield Fault((*path, context["discriminator"].strip("'")), what, hint, value)
+            yield Fault((*path, context["discriminator"].strip("'")), what, hint)
         else:
             words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             what = YAML_WORDS.get(kind, "").format(**context) or detail["msg"]
-            yield Fault(path, what, _nearest(value, words), value)
+            yield Fault(path, what, _nearest(value, words))
 
 
 def _nearest(value: object, known: list[str]) -> str:

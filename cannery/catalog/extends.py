@@ -52,7 +52,7 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
     inherited = {key: value for key, value in _left(own, base).items() if key not in OWN}
     merged = {**inherited, **own.value}
     lines = {(key,): own.lines[("extends",)] for key in merged} | {**own.lines}
-    found = replace(own, value=merged, lines=lines, texts=dict(own.texts))
+    found = replace(own, value=merged, lines=lines)
     for key, value in own.value.items():
         there = inherited.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
@@ -120,16 +120,15 @@ def _bounds(there: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
 
 def _place(found: YamlDocument, own: YamlDocument, key: str, entries: Sequence[Entry]) -> None:
     """Note where the entries of a merged list are written."""
-    inherited = own.lines[("extends",)]
-    for places, plain in ((found.lines, own.lines), (found.texts, own.texts)):
-        known: Any = places
-        for path in [path for path in places if path[:1] == (key,) and len(path) > 1]:
-            del known[path]
-        for position, (_, number) in enumerate(entries):
-            moved = {(key, position, *path[2:]): value for path, value in plain.items() if path[:2] == (key, number)}
+    known: Any = found.lines
+    for path in [path for path in known if path[:1] == (key,) and len(path) > 1]:
+        del known[path]
+    for position, (_, number) in enumerate(entries):
+        if number is None:
+            known[(key, position)] = own.lines[("extends",)]
+        else:
+            moved = {(key, position, *path[2:]): at for path, at in own.lines.items() if path[:2] == (key, number)}
             known.update(moved)
-            if number is None and places is found.lines:
-                known[(key, position)] = inherited
 
 
 def _refuse_conflicts(own: YamlDocument, base: YamlDocument, merged: Mapping[str, Any]) -> None:

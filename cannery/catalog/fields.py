@@ -1,7 +1,4 @@
-"""Scalar fields of the catalog's models: each is a text that a function has checked.
-
-YAML reads an unquoted `3.10` as the number 3.1, so a number where a text belongs is an error whose hint is to quote it.
-"""
+"""Scalar fields of the catalog's models: each is a text that a function has checked."""
 
 from __future__ import annotations
 
@@ -43,23 +40,13 @@ FIRST_DAY, LAST_DAY = "2000-01-01", "2099-12-31"
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-def yaml_kind(value: object) -> str | None:
-    """Return what an unquoted scalar of YAML became, in words, where that is no text; else None."""
-    if isinstance(value, bool):
-        return "a truth value"
-    if isinstance(value, int | float):
-        return "a number"
-    return "a date" if isinstance(value, date) else None
-
-
 def text(value: object) -> str:
     """Return `value`, a text without control characters and credentials; raise `FaultError` for anything else.
 
     The message does not hold the credentials.
     """
-    kind = yaml_kind(value)
-    if kind is not None:
-        raise FaultError(f"unquoted {value} is {kind} to YAML", f'quote it: "{value}"')
+    if isinstance(value, bool):
+        raise FaultError("a text is expected here, and this word is a truth value to YAML", "quote it")
     if not isinstance(value, str):
         raise FaultError("a text is expected here")
     control = CONTROL.search(value)

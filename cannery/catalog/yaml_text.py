@@ -20,43 +20,28 @@ Location = tuple[str | int, ...]
 # The largest file has 3,100 nodes and 8 levels: whoever meets one of these bounds has another kind of file.
 MOST_NODES = 100_000
 DEEPEST = 50
-# What YAML makes of a text by itself. Of all other tags (`!!set`, `!!binary`, anyone's own) nothing here has any use.
-TAGS = frozenset(
-    f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge")
-)
-QUOTE = "quote dates, versions and whatever else is no number"
+# Of all other tags (`!!set`, `!!binary`, anyone's own) nothing here has any use.
+TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "bool", "null", "merge"))
+BOOL = "tag:yaml.org,2002:bool"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # chosen at run time: C where it is
-    """The safe loader, with the line of a value that cannot be made: what a tag or a date raises has none."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - PyYAML's
-        try:
-            return super().construct_object(node, deep)
-        except (yaml.YAMLError, RecursionError):
-            raise
-        except Exception as error:  # PyYAML's constructors raise whatever their parsing of a text does
-            raise _ValueFault(node, error) from error
+    """The safe loader, for which numbers and dates are texts: unquoted, 3.10 is a version and no 3.1."""
 
 
-class _ValueFault(yaml.YAMLError):
-    """A scalar whose text its tag (written, or guessed from the text) cannot be made of."""
-
-    def __init__(self, node: yaml.Node, error: Exception) -> None:
-        kind = node.tag.rpartition(":")[2]
-        reason = f": {error}" if isinstance(error, ValueError | OverflowError) else ""
-        super().__init__(f"{str(node.value)[:40]!r} cannot be read as {kind}{reason}")
-        self.problem_mark = node.start_mark
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag in TAGS]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One parsed file: its value, the 1-based line of each key or list item, and each scalar as it is written."""
+    """One parsed file: its value, and the 1-based line of each key or list item. Numbers and dates are texts."""
 
     name: str
     value: Any
     lines: Mapping[Location, int]
-    texts: Mapping[Location, str]
 
     def where(self, location: Location) -> str:
         """Return `file:line` of `location`, or of its nearest parent that has a line."""
@@ -69,8 +54,8 @@ class YamlDocument:
 def parse_yaml(text: str, name: str) -> YamlDocument:
     """Read one YAML text; `name` is how messages call its file.
 
-    Raises `UsageError` with file:line for broken YAML, duplicate keys, values that cannot be made, an empty text, and
-    one that is nested too deeply; never anything else.
+    Raises `UsageError` with file:line for broken YAML, duplicate keys, tags, an empty text, and one that is nested too
+    deeply; never anything else.
     """
     index = _Index(name)
     try:
@@ -80,8 +65,6 @@ def parse_yaml(text: str, name: str) -> YamlDocument:
             raise UsageError("the file is empty", where=name, hint="fill it, or remove it")
         index.add(node, ())
         value = loader.construct_document(node)
-    except _ValueFault as error:
-        raise UsageError(str(error), where=f"{name}:{error.problem_mark.line + 1}", hint=QUOTE) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -89,7 +72,7 @@ def parse_yaml(text: str, name: str) -> YamlDocument:
         raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
     except RecursionError as error:
         raise _too_deep(f"{name}:1") from error
-    return YamlDocument(name, value, index.lines, index.texts)
+    return YamlDocument(name, value, index.lines)
 
 
 def _too_deep(where: str) -> UsageError:
@@ -103,7 +86,6 @@ class _Index:
 
     name: str
     lines: dict[Location, int] = field(default_factory=dict)
-    texts: dict[Location, str] = field(default_factory=dict)
     count: int = 0
 
     def add(self, node: yaml.Node, path: Location) -> None:
@@ -116,16 +98,19 @@ class _Index:
             raise UsageError(f"more than {MOST_NODES} values, aliases counted in full", where=self.name, hint=hint)
         if len(path) > DEEPEST:
             raise _too_deep(f"{self.name}:{line}")
-        if node.tag not in TAGS:
-            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-            raise UsageError(f"the tag {tag} has no use here", where=f"{self.name}:{line}", hint="remove it")
+        self._check_tag(node)
         if isinstance(node, yaml.MappingNode):
             self._pairs(node, path)
         elif isinstance(node, yaml.SequenceNode):
             for position, item in enumerate(node.value):
                 self.add(item, (*path, position))
-        else:
-            self.texts[path] = node.value
+
+    def _check_tag(self, node: yaml.Node) -> None:
+        if node.tag not in TAGS or (node.tag == BOOL and node.value.lower() not in yaml.SafeLoader.bool_values):
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            raise UsageError(
+                f"the tag {tag} has no use here", where=f"{self.name}:{node.start_mark.line + 1}", hint="remove it"
+            )
 
     def _pairs(self, node: yaml.MappingNode, path: Location) -> None:
         seen: set[str] = set()
@@ -133,6 +118,7 @@ class _Index:
             where = f"{self.name}:{key.start_mark.line + 1}"
             if not isinstance(key, yaml.ScalarNode):
                 raise UsageError("a key is a single word here", where=where, hint="write name: value")
+            self._check_tag(key)
             if key.value in seen:
                 raise UsageError(f"key {key.value!r} is given twice", where=where, hint="remove one of them")
             seen.add(key.value)

@@ -192,16 +192,11 @@ def test_the_table_refuses_variables_that_contradict_the_set(real: Catalog) -> N
     assert [value for value in "012" if re.search(nz.value or "", value)] == ["1", "2"]
 
 
-def test_an_unquoted_version_says_how_to_quote_what_was_written(images: Path) -> None:
-    line = edit(images, QUICKSTART, 'python: "3.11"', "python: 3.10")
-    text = problems(images)
-    assert f"images/{QUICKSTART}:{line}: target.python:" in text
-    assert 'quote it: "3.10"' in text
-
-
-def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
-    line = edit(images, QUICKSTART, 'exclude_newer: "2026-11-20"', "exclude_newer: 2026-11-20")
-    assert f"images/{QUICKSTART}:{line}: exclude_newer: unquoted 2026-11-20 is a date" in problems(images)
+def test_versions_and_dates_need_no_quotes(images: Path) -> None:
+    edit(images, QUICKSTART, 'python: "3.11"', "python: 3.10")
+    edit(images, QUICKSTART, 'exclude_newer: "2026-11-20"', "exclude_newer: 2026-11-20")
+    found = load_catalog(images).profiles["quickstart"]
+    assert (found.target.python, found.exclude_newer) == ("3.10", "2026-11-20")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +208,6 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
         (QUICKSTART, 'cann: "8.5.0"', 'cann: "8.5.9"', "no CANN line '8.5.9'; did you mean 8.5."),
         (QUICKSTART, "chip: 910b", "chip: 910bb", "target.chip: '910bb' is not known"),
         (QUICKSTART, "summary:", "sumary:", "summary: missing; this key has to be given"),
-        (QUICKSTART, 'version: "0.9.1"', "version: 0.9", 'unquoted 0.9 is a number to YAML; quote it: "0.9"'),
         (
             "components/torch.yaml",
             "index: pytorch-cpu",
@@ -249,7 +243,6 @@ def test_an_unquoted_date_says_how_to_quote_it(images: Path) -> None:
             'torch: "~2.12"',
             "rows.0.fits.torch: '~2.12' is not a range of versions",
         ),
-        ("compatibility.yaml", 'torch: "2.12.0"', "torch: 2.12", 'unquoted 2.12 is a number to YAML; quote it: "2.12"'),
         (
             "compatibility.yaml",
             "of: torch-npu==",
@@ -271,7 +264,7 @@ def test_a_slip_is_named_with_file_and_nearest_word(images: Path, name: str, old
 
 def test_all_problems_come_at_once_with_their_lines(images: Path) -> None:
     one = edit(images, QUICKSTART, "shm_size: 16g", "shm_sise: 16g")
-    two = edit(images, QUICKSTART, 'python: "3.11"', "python: 3.10")
+    two = edit(images, QUICKSTART, 'python: "3.11"', "python: three")
     edit(images, "tools.yaml", "requirements:", "requirement:")
     (images / "components/verl.yaml").write_text("kind: wheels\nkind: system\n")
     (images / "components/ray.yaml").write_text("kind: [wheels\n")
@@ -526,7 +519,6 @@ def test_a_missing_file_is_named(images: Path) -> None:
         ),
         ("indexes.yaml", '["https://download.pytorch.org/whl/cpu"]', '"https://a:s3cr3t/b@c"', "pytorch-cpu.urls: "),
         ("indexes.yaml", "pytorch-cpu:", "default:", "'default' is the index of the host's pip settings"),
-        ("indexes.yaml", "pytorch-cpu:", "3:", 'quote it: "3"'),
         ("indexes.yaml", "pytorch-cpu:", '"https://a:s3cr3t@c":', "credentials in it"),
         (
             "hosts.yaml",
@@ -536,7 +528,7 @@ def test_a_missing_file_is_named(images: Path) -> None:
         ),
         ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: this text has credentials"),
         ("bases/registries.yaml", "quay.io/", "me:s3cr3t@quay.io/", "repositories.1: a repository of a registry is"),
-        ("chips.yaml", '"910b":', "911:", 'quote it: "911"'),
+        ("chips.yaml", '"910b":', "911:", "no chip '911'"),
         ("compatibility.yaml", "driver: 25.3.rc1", "driver: new", ".fits.driver: 'new' is not a driver version"),
         (
             "compatibility.yaml",
@@ -546,7 +538,7 @@ def test_a_missing_file_is_named(images: Path) -> None:
         ),
         (QUICKSTART, "arch: [amd64, arm64]", "arch: [amd64, x86_64]", "target.arch.1: amd64 is given twice"),
         (QUICKSTART, "name: torch-npu,", "name: torch,", "components.4: torch is given twice; remove one of them"),
-        (QUICKSTART, "{name: jemalloc}", '{name: jemalloc, reason: !!float ""}', "'' cannot be read as float; quote"),
+        (QUICKSTART, "{name: jemalloc}", '{name: jemalloc, reason: !!float ""}', "the tag !!float has no use here"),
     ],
 )
 def test_a_fault_is_told_at_its_line_without_secrets(images: Path, name: str, old: str, new: str, says: str) -> None:

@@ -286,7 +286,7 @@ def test_no_command_prints_help_and_is_wrong_use(build: Build) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "says"),
     [
-        ("profiles/quickstart.yaml", 'python: "3.11"', "python: 3.10", 'quote it: "3.10"'),
+        ("profiles/quickstart.yaml", 'python: "3.11"', "python: yes", "quote it"),
         ("profiles/quickstart.yaml", "shm_size:", "shm_sise:", "did you mean shm_size"),
         ("profiles/quickstart.yaml", "components:", "components: [", "broken YAML"),
         ("profiles/quickstart.yaml", "base: standin", "base: standin\nbase: cann", "key 'base' is given twice"),

@@ -342,7 +342,7 @@ SERVICE = {
 
 
 def service_codes(service: dict[str, object]) -> list[tuple[str, str]]:
-    document = YamlDocument("compose.yaml", {"services": {"a": service}}, {}, {})
+    document = YamlDocument("compose.yaml", {"services": {"a": service}}, {})
     (container,) = containers_of([document])
     return [(one.finding.code, one.word) for one in lint_container(container, GROUND)]
 
@@ -403,7 +403,7 @@ def test_no_file_is_a_defect(value: object, kind: str) -> None:
     document = {"services": {"a": value}, "jobs": {"a": {"container": value, "services": value}}, "spec": value}
     known = {"apiVersion": "v1", "kind": "Pod", "spec": value} if kind == "spec" else {kind: document[kind]}
     try:
-        containers = containers_of([YamlDocument("x", known, {}, {})])
+        containers = containers_of([YamlDocument("x", known, {})])
     except UsageError:
         return
     for container in containers:

@@ -18,7 +18,7 @@ from cannery.catalog.component import Component
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.errors import CatalogError, FaultError, faults, problem
 from cannery.catalog.extends import extended
-from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault, yaml_kind
+from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault
 from cannery.catalog.io.yaml_file import read_yaml
 from cannery.catalog.versions import without_build
 from cannery.errors import UsageError
@@ -27,7 +27,6 @@ from cannery.util.io.files import shown_path
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cannery.catalog.errors import Fault
     from cannery.catalog.yaml_text import YamlDocument
 
 M = TypeVar("M")
@@ -226,7 +225,7 @@ class _Reader:
         except ValidationError as error:
             found = list(faults(error, model))
             for fault in found[:MOST_PROBLEMS]:
-                self.note(name, fault.path, *_as_written(fault, document))
+                self.note(name, fault.path, fault.what, fault.hint)
             if len(found) > MOST_PROBLEMS:
                 what = f"{len(found) - MOST_PROBLEMS} more problems"
                 self.problems.append(problem(self.at(name)[0], what, MANY))
@@ -258,14 +257,3 @@ def _unread(path: Path) -> tuple[str, str]:
     wanted = path.with_name(f"{path.stem if path.suffix.lower() in {'.yml', '.yaml'} else path.name}.yaml")
     beside = f"; there is a {wanted.name} already, so remove one of them" if wanted.exists() else ""
     return "only files named .yaml are read here", f"name it {wanted.name}, or keep it elsewhere{beside}"
-
-
-def _as_written(fault: Fault, document: YamlDocument) -> tuple[str, str]:
-    """Return what is wrong and what to do; a scalar that needs quotes is shown as the file has it.
-
-    YAML's value has lost what was meant: 3.10 has become 3.1.
-    """
-    kind, written = yaml_kind(fault.value), document.texts.get(fault.path)
-    if kind is None or written is None or "quote it" not in fault.hint:
-        return fault.what, fault.hint
-    return f"unquoted {written} is {kind} to YAML", f'quote it: "{written}"'
