@@ -109,9 +109,9 @@ def lock_store(context: Context) -> LockStore:
 def _explained(
     error: UnsolvedError | NoFileError, job: Job, catalog: Catalog, recipe: Recipe | None, attempt: Attempt
 ) -> CanneryError:
-    from cannery.explain.io.explain import Known, explained
+    from cannery.explain.io.explain import explained
 
-    return explained(error, job, Known(catalog, recipe), attempt)
+    return explained(error, job, catalog, recipe, attempt)
 
 
 def checked(context: Context, catalog: Catalog, recipe: Recipe, *, wheels: bool = False) -> Checked:

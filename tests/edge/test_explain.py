@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from stub_index import StubIndex, make_wheel
 from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.explain.io.explain import Known, explained, try_sets
+from cannery.explain.io.explain import explained, near_sets
 from cannery.explain.nearest import Candidate
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve import resolve
@@ -99,7 +98,7 @@ def fail(
     known = {**(found.indexes if found else {}), **indexes}
     job = Job(request, known, settings, env, tmp_path / "cache", Asked())
     with pytest.raises(CanneryError) as caught:
-        resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, Known(found, recipe), more))
+        resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, found, recipe, more))
     assert len(str(caught.value).splitlines()) <= 20
     assert list((tmp_path / "cache").glob("locks/resolve-*")) == []
     return caught.value
@@ -376,25 +375,19 @@ def several(count: int) -> tuple[Catalog, list[Candidate]]:
     return found, [Candidate(recipe, (("numpy", "0", str(number)),)) for number in range(count)]
 
 
-def test_the_first_that_work_are_offered_in_their_order_two_at_a_time() -> None:
+def test_the_first_that_work_are_offered_in_their_order() -> None:
     found, candidates = several(6)
-    lock, running, most, seen = threading.Lock(), [0], [0], []
+    seen: list[float] = []
 
     def attempt(_request: LockRequest, longest: float) -> Mapping[str, str] | None:
-        with lock:
-            number = len(seen)
-            seen.append(longest)
-            running[0] += 1
-            most[0] = max(most[0], running[0])
-        time.sleep(0.2 if number == 0 else 0.02)  # the first one is the last to end
-        with lock:
-            running[0] -= 1
-        return None if number == 1 else {"numpy": str(number)}
+        seen.append(longest)
+        return None if len(seen) == 2 else {"numpy": str(len(seen))}
 
-    tried = try_sets(candidates, found, attempt)
-    assert tried.offers[0] == "numpy 0 instead of 0"
-    assert (len(tried.offers), most[0]) == (3, 2)
-    assert len(seen) < 6  # enough worked
+    assert list(near_sets(candidates, found, attempt)) == [
+        "near it works (each was resolved):",
+        *(f"  numpy {number} instead of 0" for number in (0, 2, 3)),
+    ]
+    assert len(seen) == 4  # enough worked
     assert all(0 < longest <= 12 for longest in seen)
 
 
@@ -403,11 +396,12 @@ def test_tries_end_with_the_budget() -> None:
 
     def attempt(_request: LockRequest, longest: float) -> None:
         time.sleep(longest)
+        raise NetworkError("the resolver has no answer")
 
     start = time.monotonic()
-    tried = try_sets(candidates, found, attempt, budget=0.3)
+    (line,) = near_sets(candidates, found, attempt, budget=0.3)
+    assert line == "sets that could not be tried: 1; the resolver has no answer"
     assert time.monotonic() - start < 1.7
-    assert (tried.offers, tried.count) == ((), 0)
 
 
 def test_what_could_not_be_tried_is_told_apart() -> None:
@@ -416,4 +410,4 @@ def test_what_could_not_be_tried_is_told_apart() -> None:
     def attempt(_request: LockRequest, _longest: float) -> None:
         raise NetworkError("index x was not reached\nmore")
 
-    assert try_sets(candidates, found, attempt).trouble == ("index x was not reached",) * 2
+    assert list(near_sets(candidates, found, attempt)) == ["sets that could not be tried: 2; index x was not reached"]

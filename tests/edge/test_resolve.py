@@ -10,18 +10,19 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import factories
 import pytest
 import uv
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.catalog.addresses import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
-from cannery.explain.io.explain import Known, explained
+from cannery.explain.io.explain import explained
 from cannery.lock.io.indexes import Answer, Asked
 from cannery.lock.io.listing import Listed
 from cannery.lock.io.places import Place
 from cannery.lock.io.resolve import Resolver, _shared, resolve
-from cannery.lock.io.uv import HangsError, Job
+from cannery.lock.io.uv import Job
 from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.lock import KnownRelease, Lock, LockRequest
 from cannery.lock.text import format_lock, parse_lock
@@ -73,8 +74,9 @@ def cpu() -> Iterator[StubIndex]:
 def lock(request: LockRequest, settings: PipSettings, tmp_path: Path, **indexes: Index) -> Lock:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     job = Job(request, indexes, settings, env, tmp_path / "cache", Asked())
-    known = Known(None, None)
-    return resolve(job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, known, more))
+    return resolve(
+        job, tmp_path / "log.txt", lambda error, job, more: explained(error, job, factories.catalog(), None, more)
+    )
 
 
 def pins(found: Lock) -> dict[str, str]:
@@ -179,7 +181,7 @@ def test_a_uv_that_does_not_end_is_no_conflict(
     failing_uv(tmp_path, monkeypatch, "exec sleep 60")
     job = Job(REQUEST, {}, PipSettings(index_url=stub.url), {"PATH": os.environ["PATH"]}, tmp_path, Asked())
     resolver = Resolver(job, tmp_path, longest=0.2)
-    with pytest.raises(HangsError, match=r"no answer after 0\.2 s"):
+    with pytest.raises(NetworkError, match=r"no answer after 0\.2 s"):
         resolver.choose()
 
 

@@ -13,10 +13,10 @@ from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, one_arch, torch_free
+from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, torch_free
 from cannery.lock.files import public_mirrors
 from cannery.recipe.recipe import Options
-from cannery.vocab import Arch, Severity
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from cannery.recipe.recipe import Recipe
@@ -244,22 +244,3 @@ def test_a_public_mirror_of_an_index_is_named_until_one_is_set() -> None:
     assert finding.fix.endswith(f"; {public_mirrors({'pytorch-cpu'}, real)}")
     assert "https://" in finding.fix
     assert public_mirrors({"ascend"}, real) == ""
-
-
-def test_a_wheel_for_one_arch_alone_is_noted_with_the_arch_that_lacks_it() -> None:
-    """C10 (ByteDance-Seed/VeOmni issue 147)."""
-    wheel = package("numcodecs", "0.13.1", file="numcodecs-0.13.1-cp311-cp311-manylinux_2_17_x86_64.whl")
-    sdist = package("numcodecs", "0.13.1", file="numcodecs-0.13.1.tar.gz")
-    pure = package("antlr4", "4.9.3", file="antlr4-4.9.3.tar.gz")
-    both = {"amd64": (wheel, pure), "arm64": (sdist, pure)}
-    for arch in Arch:
-        assert list(one_arch(subject(recipe(Options(arch=arch)), **both))) == [
-            Finding(
-                Severity.NOTE,
-                "one-arch",
-                "no wheel for arm64, though other arches have one: numcodecs 0.13.1",
-                "locked as sdist for arm64: a stage makes the wheel, and needs a compiler if there is C in it",
-            )
-        ]
-    assert list(one_arch(subject(recipe(), amd64=(wheel, pure)))) == []
-    assert list(one_arch(subject(recipe(), arm64=(sdist, pure)))) == []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from factories import (
     ENGINE,
-    KERNELS,
     LIBRARY,
     PATCHER,
     PLUGIN,
@@ -22,7 +21,7 @@ from factories import (
 from cannery.catalog.component import parse_component
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
-from cannery.compat.rules.components import order, patches, releases, submodules
+from cannery.compat.rules.components import order, patches, releases
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -91,25 +90,6 @@ def test_wheels_that_the_profile_does_not_name_may_come_in_by_the_lock() -> None
 
 
 # Submodules and releases
-
-
-def test_submodules_are_a_note_with_path_repository_and_commit() -> None:
-    revisions = source_components()["kernels"].model_dump(exclude_defaults=True)["revisions"]
-    revisions[KERNELS]["submodules"] = {
-        "csrc/templates": {"repository": "made-up/templates", "commit": "2" * 40},
-        "docs": {"repository": "made-up/docs", "commit": "3" * 40},
-    }
-    data = catalog(components=changed("kernels", revisions=revisions))
-    assert list(submodules(subject(source_recipe(found=data), data))) == [
-        Finding(
-            Severity.NOTE,
-            "submodule",
-            f"kernels brings submodules: csrc/templates (made-up/templates at {'2' * 40}) "
-            f"and docs (made-up/docs at {'3' * 40})",
-            "their host has to be reachable too; images/components/kernels.yaml: kernels' list",
-        )
-    ]
-    assert list(submodules(subject(source_recipe()))) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import in_order
-from cannery.compat.rules.components import atb, base_env, environment, files, order, patches, releases, submodules
+from cannery.compat.rules.components import atb, base_env, environment, files, order, patches, releases
 from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import (
     denied,
@@ -18,7 +18,6 @@ from cannery.compat.rules.packages import (
     exclusive,
     incomplete,
     not_there,
-    one_arch,
     overrides,
     requirements,
     stale_patterns,
@@ -62,11 +61,9 @@ RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
     order,
     files,
     patches,
-    submodules,
     releases,
     emulation,
     incomplete,
-    one_arch,
     warned,
 )
 

@@ -82,17 +82,6 @@ def files(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def submodules(subject: Subject) -> Iterator[Finding]:
-    """Report the submodules of a pinned commit: they come from other repositories, on hosts of their own."""
-    for chosen in subject.recipe.sources:
-        if chosen.commit and chosen.known and chosen.known.submodules:
-            each = listed(
-                f"{path} ({module.repository} at {module.commit})" for path, module in chosen.known.submodules.items()
-            )
-            what = f"{chosen.name} brings submodules: {each}"
-            yield note("submodule", what, f"their host has to be reachable too; {_origin(chosen)}")
-
-
 def releases(subject: Subject) -> Iterator[Finding]:
     """Report a release from the package index in the place of a commit, since the two may differ."""
     for chosen in subject.recipe.sources:

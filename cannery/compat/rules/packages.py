@@ -129,24 +129,6 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def one_arch(subject: Subject) -> Iterator[Finding]:
-    """Say what has a wheel for some of the profile's arches only, and is made from its sdist for the others."""
-    with_wheel = {
-        package.name
-        for lock in subject.locks.values()
-        for package in lock.packages
-        if package.complete and not package.is_sdist
-    }
-    for arch, lock in sorted(subject.locks.items()):
-        names = [f"{p.name} {p.version}" for p in lock.packages if p.is_sdist and p.name in with_wheel]
-        if names:
-            yield note(
-                "one-arch",
-                f"no wheel for {arch}, though other arches have one: {', '.join(names)}",
-                f"locked as sdist for {arch}: a stage makes the wheel, and needs a compiler if there is C in it",
-            )
-
-
 def torch_free(subject: Subject) -> Iterator[Finding]:
     """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
     who = sorted(_wanting(subject))

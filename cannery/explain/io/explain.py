@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -41,34 +40,19 @@ if TYPE_CHECKING:
     # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
 
-WORKERS = 2
 # Seconds for all tries together and for one, and how many that work are enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known beside the request: the catalog, and the recipe that the request was made from."""
-
-    catalog: Catalog | None
-    recipe: Recipe | None
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Sets that work, in words, the nearest first; how many were tried to the end; why others could not be tried."""
-
-    offers: tuple[str, ...]
-    count: int
-    trouble: tuple[str, ...] = ()
-
-
-def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attempt: Attempt) -> FindingsError:
+def explained(
+    error: UnsolvedError | NoFileError, job: Job, catalog: Catalog, recipe: Recipe | None, attempt: Attempt
+) -> FindingsError:
     """Return the error that a user sees in place of `error`; sets near the request are tried by `attempt`.
 
+    The request was made from `recipe`; that of the build tools has none, and no sets near it.
     Where two sides exclude each other it names the package and both, else it has the resolver's own text.
     """
-    items = profile_items(job.request, known.recipe)
+    items = profile_items(job.request, recipe)
     text, hint = error.what, ""
     if isinstance(error, NoFileError):
         wanted = (f"=={error.pin}",) if error.pin else ()
@@ -83,10 +67,10 @@ def explained(error: UnsolvedError | NoFileError, job: Job, known: Known, attemp
     lines = text.splitlines()
     # What only the profile asks for is in the line above.
     lines += who_asks(conflict) if len(conflict.sides) > 1 or any(side.chain for side in conflict.sides) else ()
-    lines += what_can_move(conflict, known.recipe.file if known.recipe else "")
-    if known.catalog and known.recipe:
-        found = candidates(known.recipe, known.catalog, conflict, _releases(job, known.catalog, known.recipe))
-        lines += _offers(found, known.catalog, attempt)
+    lines += what_can_move(conflict, recipe.file if recipe else "")
+    if recipe:
+        found = candidates(recipe, catalog, conflict, _releases(job, catalog, recipe))
+        lines += near_sets(found, catalog, attempt)
     return FindingsError("\n  ".join(lines), where=job.where, hint=hint)
 
 
@@ -113,48 +97,27 @@ def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str]
     return lambda name, version: stock().has(name, version)
 
 
-def _offers(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt) -> Iterator[str]:
-    if not found:
-        return
-    tried = try_sets(found, catalog, attempt)
-    if tried.offers:
-        yield "near it works (each was resolved):"
-        yield from (f"  {words}" for words in tried.offers)
-    elif tried.count:
-        yield f"of {tried.count} sets near it that were tried, none works"
-    if tried.trouble:
-        yield f"sets that could not be tried: {len(tried.trouble)}; {tried.trouble[0]}"
-    elif not tried.offers and not tried.count:
-        yield "no set near it could be tried in time"
-
-
-def try_sets(
-    found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, *, budget: float = BUDGET, enough: int = ENOUGH
-) -> Tried:
-    """Resolve `found` in their order, two at a time, until `enough` work or `budget` seconds are over."""
+def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, budget: float = BUDGET) -> Iterator[str]:
+    """Resolve `found` in their order, until enough work or `budget` seconds are over; give what came of it in lines."""
     end = time.monotonic() + budget
-    offers: dict[int, str] = {}
-    tried: set[int] = set()
-    trouble: dict[int, str] = {}
-
-    def work(number: int) -> None:
+    offers: dict[str, None] = {}
+    tried, trouble = 0, []
+    for one in found:
         rest = min(LONGEST, end - time.monotonic())
-        if rest <= 0 or len(offers) >= enough:
-            return
-        one, start = found[number], time.monotonic()
+        if rest <= 0 or len(offers) >= ENOUGH:
+            break
         try:
             answer = attempt(one.request, rest)
         except NetworkError as error:
-            trouble[number] = error.what.partition("\n")[0]
-            return
-        if answer is None and time.monotonic() - start >= rest:
-            return
-        tried.add(number)
+            trouble.append(error.what.partition("\n")[0])
+            continue
+        tried += 1
         if answer is not None and not objection(one, catalog, answer) and (words := offer(one, catalog, answer)):
-            offers[number] = words
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for done in [pool.submit(work, number) for number in range(len(found))]:
-            done.result()
-    kept = tuple(dict.fromkeys(offers[number] for number in sorted(offers)))[:enough]
-    return Tried(kept, len(tried), tuple(trouble[number] for number in sorted(trouble)))
+            offers[words] = None
+    if offers:
+        yield "near it works (each was resolved):"
+        yield from (f"  {words}" for words in offers)
+    elif tried:
+        yield f"of {tried} sets near it that were tried, none works"
+    if trouble:
+        yield f"sets that could not be tried: {len(trouble)}; {trouble[0]}"

@@ -34,7 +34,7 @@ from cannery.lock.io.bound import (
 )
 from cannery.lock.io.download import remote_size
 from cannery.lock.io.places import places_of
-from cannery.lock.io.uv import LONGEST, PROBE, HangsError, UnsolvedError, UvRun
+from cannery.lock.io.uv import LONGEST, PROBE, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv_input import UvIndex, direct_names
 from cannery.lock.uv_output import parse_pylock, parse_via
@@ -267,8 +267,6 @@ def _attempt(
         resolver = Resolver(replace(job, request=request), Path(name), longest)
         try:
             resolver.choose()
-        except HangsError:
-            return None  # whoever sets the limit knows
         except NetworkError:
             raise
         except UnableError as error:

@@ -67,10 +67,6 @@ class UnsolvedError(FindingsError):
         self.stderr = stderr
 
 
-class HangsError(NetworkError):
-    """uv gives no answer in the time that it has."""
-
-
 @dataclass
 class UvRun:
     """A folder with the project and settings files of one set of places, in which uv runs. `log` gets all its output.
@@ -105,13 +101,13 @@ class UvRun:
     def must(self, *options: str) -> Result:
         """Run uv.
 
-        Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, `HangsError` when there is
-        no end of it, `UnableError` when this host cannot (disk, rights, memory), or uv fails in another way.
+        Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, or when there is no end of
+        it, `UnableError` when this host cannot (disk, rights, memory), or uv fails in another way.
         """
         try:
             done = self.run(*options)
         except CommandError as error:
-            raise HangsError(f"the resolver has no answer after {self.longest:g} s", where=self.job.where) from error
+            raise NetworkError(f"the resolver has no answer after {self.longest:g} s", where=self.job.where) from error
         if done.returncode == 0:
             return done
         raise self._error(done.returncode, self.job.settings.redact(done.stderr))
