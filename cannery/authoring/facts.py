@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 PYPROJECT, SETUP = "pyproject.toml", "setup.py"
 # Where a tree may say what it asks for, best first.
 PLACES = (PYPROJECT, SETUP, "requirements.txt")
-VERSION_FILE = re.compile(r"^(?:__)?version(?:__)?\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE | re.IGNORECASE)
+# `__version__ = "1.0"`, or `version="1.0",` in a call of setup().
+VERSION_LINE = re.compile(r"(?:^|[(,])\s*(?:__)?version(?:__)?\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,8 @@ def _is_extra(text: str) -> bool:
 
 
 def _project(files: Mapping[str, str]) -> dict[str, Any]:
-    return dict(_toml(files).get("project", {}))
-
-
-def _toml(files: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return tomllib.loads(files.get(PYPROJECT, ""))
+        return dict(tomllib.loads(files.get(PYPROJECT, "")).get("project", {}))
     except tomllib.TOMLDecodeError:
         return {}
 
@@ -112,30 +108,11 @@ def version_of(files: Mapping[str, str]) -> str:
     """Return what a tree calls its own version, where a file has it as plain text; else ""."""
     if isinstance(version := _project(files).get("version"), str):
         return version
-    dynamic = _toml(files).get("tool", {}).get("setuptools", {}).get("dynamic", {}).get("version", {})
-    named = dynamic.get("file", [])
-    for name in [named] if isinstance(named, str) else named:
-        return files.get(name, "").strip()
-    for name in ("version.txt", "VERSION", "version/version"):
-        if name in files:
-            return files[name].strip()
-    for text in (
-        files.get(SETUP, ""),
-        *(t for name, t in files.items() if name.endswith(("version.py", "__init__.py"))),
-    ):
-        if found := _setup_version(text) or VERSION_FILE.search(text):
-            return found if isinstance(found, str) else found[1]
-    return ""
-
-
-def _setup_version(text: str) -> str:
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return ""
-    keywords = (word for node in nodes if isinstance(node, ast.Call) for word in node.keywords if word.arg == "version")
-    values = (word.value.value for word in keywords if isinstance(word.value, ast.Constant))
-    return next((value for value in values if isinstance(value, str)), "")
+    for name, text in files.items():
+        if name.rpartition("/")[2] in {"version.txt", "VERSION", "version"}:
+            return text.strip()
+    code = (text for name, text in files.items() if name.endswith((SETUP, "version.py", "__init__.py")))
+    return next((found[1] for text in code if (found := VERSION_LINE.search(text))), "")
 
 
 def table_of(component: Component, *, commit: bool) -> str:

@@ -6,7 +6,6 @@ import re
 import textwrap
 import tomllib
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -101,15 +100,6 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
     return "\n".join(kept[:lines] if len(kept) <= lines else [*kept[: lines - 1], "…"])
 
 
-class FailureKind(StrEnum):
-    """Whose failure it is."""
-
-    UNSOLVED = "no set of versions works"
-    NETWORK = "an index fails"
-    SYSTEM = "the operating system refuses"
-    OTHER = "uv fails"
-
-
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 # Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
 _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
@@ -117,14 +107,17 @@ _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 
 
-def uv_failure(stderr: str) -> tuple[FailureKind, int]:
-    """Return whose failure it is, from what `uv` wrote before it failed, and of `SYSTEM` the error number, else 0."""
+def os_error(stderr: str) -> int:
+    """Return the error number with which this system refused something to `uv`, from what it wrote; 0 for none.
+
+    A full disk ends a download, so uv reports a failed download, with this at the end.
+    """
+    numbers = (int(found["number"]) for found in _OS_ERROR.finditer(stderr))
+    return next((number for number in numbers if number not in _OF_NETWORK), 0)
+
+
+def is_of_network(stderr: str) -> bool:
+    """Whether an index failed, from what `uv` wrote. One that refuses a page hides the package from uv."""
     if UNSATISFIABLE in stderr:
-        # An index that refuses a page hides the package from uv.
-        return (FailureKind.NETWORK if "ignore-error-codes" in stderr else FailureKind.UNSOLVED), 0
-    # A full disk ends a download, so uv reports a failed download, with this at the end.
-    numbers = [int(found["number"]) for found in _OS_ERROR.finditer(stderr)]
-    if own := [number for number in numbers if number not in _OF_NETWORK]:
-        return FailureKind.SYSTEM, own[0]
-    is_network = not _UNREAD.search(stderr) and reason(stderr).is_network
-    return (FailureKind.NETWORK if is_network else FailureKind.OTHER), 0
+        return "ignore-error-codes" in stderr
+    return not _UNREAD.search(stderr) and reason(stderr).is_network

@@ -128,16 +128,15 @@ def write_lock(store: LockStore, path: Path, lock: Lock) -> bool:
         raise unwritable(error, store.shown(path)) from error
 
 
-def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it is for
+def resolve_lock(
     store: LockStore,
     catalog: Catalog,
     request: LockRequest,
-    command: str = "lock",
     *,
     recipe: Recipe | None = None,
     asked: Asked | None = None,
 ) -> Lock:
-    """Resolve `request`; write nothing but the resolver's output to a log named after `command`.
+    """Resolve `request`; write nothing but the resolver's output to a log.
 
     `recipe` is what the request was made from, for sets near it when it cannot be met; `asked` may be shared by the
     locks of one run, so that no index is asked twice.
@@ -147,7 +146,7 @@ def resolve_lock(  # noqa: PLR0913 - what a resolution depends on, and what it i
     place = f"profile {request.profile}, Python {request.python}, {request.arch}"
     from cannery.lock.io import indexes, resolve, uv  # noqa: PLC0415 - network libraries, which a current lock spares
 
-    log = store.cache / "log" / f"{command}-{request.profile}-py{request.python}-{request.arch}.log"
+    log = store.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
     cache = store.cache.absolute()
     job = uv.Job(request, catalog.indexes, store.settings(), store.env, cache, asked or indexes.Asked())
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.files import uv_platform
 from cannery.lock.uv_input import project_text, settings_text
-from cannery.lock.uv_output import FailureKind, explain, uv_failure
+from cannery.lock.uv_output import UNSATISFIABLE, explain, is_of_network, os_error
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import index_credentials, uv_environment
@@ -118,18 +118,15 @@ class UvRun:
         if status < 0:
             hint = "make room in memory, then run the same command again" if -status == SIGKILL else ""
             return UnableError(f"the resolver was ended by signal {-status}", where=self.job.where, hint=hint)
-        kind, number = uv_failure(stderr)
-        match kind:
-            case FailureKind.UNSOLVED:
-                return UnsolvedError(stderr, self.job)
-            case FailureKind.NETWORK:
-                return self._network_error(text, stderr)
-            case FailureKind.SYSTEM:
-                error = unwritable(OSError(number, ""), self.job.cache / "uv")
-                error.what += f"\n{text}"
-                return error
-            case _:
-                return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
+        if UNSATISFIABLE in stderr and not is_of_network(stderr):
+            return UnsolvedError(stderr, self.job)
+        if number := os_error(stderr):
+            error = unwritable(OSError(number, ""), self.job.cache / "uv")
+            error.what += f"\n{text}"
+            return error
+        if is_of_network(stderr):
+            return self._network_error(text, stderr)
+        return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
 
     def _network_error(self, text: str, stderr: str) -> NetworkError:
         hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
