@@ -86,13 +86,12 @@ def test_a_commit_becomes_a_tar_that_a_later_run_takes_without_git(place: Place,
     assert first.tar.parent == tmp_path / "cache/sources"
     assert first.sha256 == sha256_file(first.tar)
     assert names(first) == {"a", "big.bin"}
-    assert first.described.startswith(f"owner/name {commit[:12]}, fetched from here in ")
     assert place.lines == [f"verl: owner/name {commit[:12]} is fetched from here"]
     shutil.rmtree(tmp_path / "host")
     shutil.rmtree(tmp_path / "cache/git")
     place.env["PATH"] = str(tmp_path)
     (again,) = place(request(commit))
-    assert again == replace(first, described=f"owner/name {commit[:12]}, in the cache")
+    assert again == first
     assert place.lines == []
 
 
@@ -148,7 +147,6 @@ def test_a_damaged_tar_is_written_anew(place: Place, repo: Repo, tmp_path: Path,
         first.tar.rename(first.tar.with_name(f"{first.tar.name}.part"))
     (again,) = place(request(commit))
     assert (again.sha256, sha256_file(again.tar)) == (first.sha256, first.sha256)
-    assert "in the cache in" in again.described
     assert sorted(path.suffix for path in (tmp_path / "cache/sources").iterdir() if path.is_file()) == [".json", ".tar"]
 
 
@@ -311,7 +309,6 @@ def test_a_local_work_tree_gives_what_git_tracks_or_does_not_ignore(place: Place
     commit = repo.commit({"a": "old", "gone": "x", "sub/b": "x", ".gitignore": "*.log\nbuild/\n", "kept.log": "x"})
     clean = place.local(repo.path)
     assert (clean.commit, clean.repository, clean.dirty, clean.missing) == (commit, "local", False, ())
-    assert clean.described == f"local tree at {commit[:12]}, 5 files"
     (repo.path / "gone").unlink()
     repo.write({"a": "new", "new file": "x", "other.log": "x", "build/x": "x"})
     (repo.path / "link").symlink_to("sub/b")
@@ -320,7 +317,6 @@ def test_a_local_work_tree_gives_what_git_tracks_or_does_not_ignore(place: Place
     assert (found.commit, found.dirty, found.missing) == (commit, True, (Missing("gone", Why.ABSENT),))
     assert names(found) == {"a", "sub/b", ".gitignore", "kept.log", "new file", "link"}
     assert text(found, "a") == b"new"
-    assert found.described == f"local tree at {commit[:12]}, with changes, 6 files"
     assert not (repo.path / ".git/index.lock").exists()
     assert place.lines == []
     assert not (tmp_path / "cache/git").exists()
@@ -438,7 +434,7 @@ def test_a_folder_without_git_gives_all_its_files(place: Place, repo: Repo, tmp_
     place.env["PATH"] = str(tmp_path)
     found = place.local(folder)
     assert names(found) == {"a.py", "b/c.log", ".hidden", "loop"}
-    assert (found.commit, found.dirty, found.described) == (None, False, "local tree, 4 files")
+    assert (found.commit, found.dirty) == (None, False)
     assert names(place.local(folder, paths=("b", "a.py"))) == {"a.py", "b/c.log"}
 
 

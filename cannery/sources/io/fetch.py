@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from cannery.sources.io.git_cache import GitCache
 from cannery.sources.io.git_mirror import in_mirror
 from cannery.sources.io.git_objects import BlobReader
 from cannery.sources.io.local import local_tree
-from cannery.sources.io.store import LOCAL, SourceFile, note_text, noted, short
+from cannery.sources.io.store import LOCAL, SourceFile, note_text, noted
 from cannery.sources.io.tar import write_tar
 from cannery.sources.plan import Why, is_inside
 from cannery.util.io.files import write_atomic
@@ -137,7 +136,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
 
 def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile:
     """Write the tar of a commit. Raises `DamagedError` where the git cache has lost a part of it."""
-    commit, began = str(request.commit), time.monotonic()
+    commit = str(request.commit)
     found = git.obtain(request.name, commit, request.hosts)
     tree = gather(request, found, git.obtain, git.env)
     _refuse_gaps(request, tree.missing, found.repository)
@@ -153,7 +152,6 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
         repository=found.repository,
         dirty=False,
         missing=tuple(sorted({*tree.missing, *written.pointers})),
-        described=f"{short(found.repository, commit)}, {found.how} in {time.monotonic() - began:.1f} s",
     )
 
 
@@ -181,7 +179,6 @@ def _local(request: SourceRequest, git: GitCache) -> SourceFile:
         target = folder / f"{request.name}-{written.sha256[:16]}.tar"
         part.replace(target)
         _keep_last(folder, request.name)
-        at = f" at {tree.commit[:12]}" if tree.commit else ""
         return SourceFile(
             name=request.name,
             tar=target,
@@ -191,7 +188,6 @@ def _local(request: SourceRequest, git: GitCache) -> SourceFile:
             repository=LOCAL,
             dirty=tree.dirty,
             missing=tuple(sorted({*tree.missing, *written.pointers})),
-            described=f"local tree{at}{', with changes' if tree.dirty else ''}, {len(tree.entries)} files",
         )
 
 

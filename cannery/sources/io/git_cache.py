@@ -100,7 +100,7 @@ class GitCache:
         host = ref_below(git_dir, f"{AT}/{commit}/", self.env).rpartition("/")[2]
         if not host or not has(git_dir, f"{commit}^{{tree}}", self.env):
             return None
-        return Found(git_dir, commit, f"{host}/{repository}", f"from {host}, in the cache")
+        return Found(git_dir, commit, f"{host}/{repository}")
 
     def _from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
         git_dir = self._git_dir(repository)
@@ -117,7 +117,7 @@ class GitCache:
             why = self._fetch(git_dir, host, repository, f"+{commit}:{AT}/{commit}/{host}")
             if why and why.state is State.DISK:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
-            return why or Found(git_dir, commit, f"{host}/{repository}", f"fetched from {host}")
+            return why or Found(git_dir, commit, f"{host}/{repository}")
 
     def _held(self, repository: str, what: str) -> AbstractContextManager[None]:
         """Hold a repository of the cache."""

@@ -19,7 +19,7 @@ OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
 
 @dataclass(frozen=True)
 class Found:
-    """A commit that is on this host: its repository, who served it (`host/owner/name`), and how it came.
+    """A commit that is on this host: its repository, and who served it (`host/owner/name`).
 
     A mirror may lack content (`is_whole` false); in the cache that would be damage.
     """
@@ -27,7 +27,6 @@ class Found:
     git_dir: Path
     commit: str
     repository: str
-    how: str
     is_whole: bool = True
 
 
@@ -47,7 +46,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
                 continue
             reason = why_not(git_dir, f"{commit}^{{commit}}", env)
             if reason is None:
-                return Found(git_dir, commit, f"mirror/{repository}", "from the mirror", is_whole=False)
+                return Found(git_dir, commit, f"mirror/{repository}", is_whole=False)
             if reason:
                 reason = f"git cannot read it: {reason.replace(f'{mirror}/', '')}"
                 hint = "mend that repository, or put another copy there"

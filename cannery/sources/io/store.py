@@ -44,7 +44,7 @@ class SourceFile:
 
     `tree` is a digest of its content that no time or owner changes. `repository` is who served it (`host/owner/name`,
     `mirror/owner/name`), or `local`; `commit` is a local tree's HEAD, None without one, and `dirty` says that the tree
-    differs from it. `missing` is printed for the user; `described` is for a progress line.
+    differs from it. `missing` is printed for the user.
     """
 
     name: str
@@ -55,12 +55,6 @@ class SourceFile:
     repository: str
     dirty: bool
     missing: tuple[Missing, ...]
-    described: str
-
-
-def short(repository: str, commit: str) -> str:
-    """Return `owner/name` and the commit's first digits, for a progress line."""
-    return f"{repository.partition('/')[2]} {commit[:12]}"
 
 
 def note_text(file: SourceFile) -> str:
@@ -88,7 +82,6 @@ def noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None
             repository=known["repository"],
             dirty=False,
             missing=missing,
-            described=f"{short(known['repository'], str(request.commit))}, in the cache",
         )
         is_same = sha256_file(target) == file.sha256
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
