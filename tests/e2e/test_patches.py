@@ -206,7 +206,7 @@ def test_mounted_tree_without_a_patch_is_told(cannery: Cannery, patched: Patched
     assert "core" in line
     found = verified(cannery, *mount)
     assert found["static.patches"][0] == "failed"
-    assert f"the tree at {TREE} lacks" in found["static.patches"][1]
+    assert f"{TREE}/engine/core.py" in found["static.patches"][1]
 
 
 def test_tree_of_ones_own_is_patched_at_build(patched: Patched, tmp_path: Path) -> None:

@@ -5,13 +5,12 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from patched import Look, looks
+from patched import looks
 from verifying.child import Answer
 from verifying.image import Image
-from verifying.leftovers import ours
 from verifying.outcome import Outcome, failed, judged, passed, skipped
 
 
@@ -74,34 +73,18 @@ def patch_outcome(image: Image, name: str, answers: Sequence[Answer], import_fai
 
 
 def patches_check(image: Image) -> Outcome:
-    """Every patched file has the patched content.
+    """Every patched file has the patched content, also in a tree that a user mounted over the image's.
 
-    For a tree that a user mounted over the image's, the missing patches are listed. A copy that an installer put in
-    front of a tree is reported by static.shadow.
+    A copy that an installer put in front of a tree is reported by static.shadow.
     """
     patches, left_out = image.manifest["patches"], image.manifest.get("patches_left_out", ())
     notes = [f"{item['name']} ({item['component']}) left out: {item['reason']}" for item in left_out]
     if not patches:
         return passed("; ".join(["the manifest lists no patches", *notes]))
     found = looks(patches, image.path)
-    faults = list(tree_faults(image, found))
-    faults += [f"{of(look)}: {look.file['path']} {look.fault}" for look in found if look.fault]
+    faults = [
+        f"{look.patch['name']} ({look.patch['component']}): {look.file['path']} {look.fault}"
+        for look in found
+        if look.fault
+    ]
     return judged(faults, "; ".join([f"{len(patches)} patches in force, {len(found)} files", *notes]))
-
-
-def of(look: Look) -> str:
-    """The patch of a file, and what it patches."""
-    return f"{look.patch['name']} ({look.patch['component']})"
-
-
-def tree_faults(image: Image, found: Sequence[Look]) -> Iterator[str]:
-    """The patches that a tree lacks when another folder is mounted there, or when it has none of its patches."""
-    for source in image.manifest["sources"]:
-        path, component = source["path"], source["component"]
-        inside = [look for look in found if path and look.file["path"].startswith(f"{path}/")]
-        names = list(dict.fromkeys(look.patch["name"] for look in inside if look.patch["component"] == component))
-        lacking = [name for name in names if any(look.patch["name"] == name and look.fault for look in inside)]
-        mounted = path is not None and image.exists(path) and not ours(image, path)
-        if lacking and (mounted or lacking == names):
-            why = " (another folder is mounted there)" if mounted else ""
-            yield f"the tree at {path} lacks {len(lacking)} of {len(names)} patches: {', '.join(lacking)}{why}"
