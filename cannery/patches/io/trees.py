@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import tarfile
-import zipfile
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -22,16 +20,14 @@ class TreeReader:
     def __init__(self, file: Path) -> None:
         self._file = file
         try:
-            self._archive: zipfile.ZipFile | tarfile.TarFile = (
-                zipfile.ZipFile(file) if file.suffix == ".zip" else tarfile.open(file)  # noqa: SIM115 - close() does
-            )
-            names = dict(self._members())
-            links = tuple(self._links())
-        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+            self._archive = tarfile.open(file)  # noqa: SIM115 - close() does
+            names = [member.name for member in self._archive if member.isreg()]
+            links = [member.name for member in self._archive if member.issym() or member.islnk()]
+        except (OSError, tarfile.TarError) as error:
             raise UnableError(f"{file.name} cannot be read: {error}", where=str(file.parent)) from error
         # As templates/tools/common/hook.py unpacks it: only what is compressed is a source distribution.
         is_sdist = file.suffix != ".tar" and len({name.split("/")[0] for name in names}) == 1
-        self._names = {name.partition("/")[2] if is_sdist else name: member for name, member in names.items()}
+        self._names = {name.partition("/")[2] if is_sdist else name: name for name in names}
         self.links = frozenset(name.partition("/")[2] if is_sdist else name for name in links)
 
     def close(self) -> None:
@@ -49,19 +45,15 @@ class TreeReader:
         if member is None:
             return None
         try:
-            if isinstance(self._archive, zipfile.ZipFile):
-                return self._archive.read(str(member))
-            stream = self._archive.extractfile(str(member))
+            stream = self._archive.extractfile(member)
             return stream.read() if stream else None
-        except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+        except (OSError, tarfile.TarError) as error:
             raise UnableError(f"{self._file.name} cannot be read: {error}", where=str(self._file.parent)) from error
 
     def is_executable(self, path: str) -> bool:
         """Whether a file may be executed; False for one that is not there."""
         member = self._names.get(path)
-        if member is None or isinstance(self._archive, zipfile.ZipFile):
-            return False
-        return bool(self._archive.getmember(member).mode & 0o100)
+        return member is not None and bool(self._archive.getmember(member).mode & 0o100)
 
     def trouble(self, path: str) -> str:
         """Return why no file can be written at `path`: a symlink on the way, or a file and a folder of one name.
@@ -77,13 +69,3 @@ class TreeReader:
         if file is not None:
             return f"{file} is a file in the tree, and no folder"
         return f"{path} is a folder in the tree" if any(name.startswith(f"{path}/") for name in self._names) else ""
-
-    def _links(self) -> Iterator[str]:
-        if not isinstance(self._archive, zipfile.ZipFile):
-            yield from (member.name for member in self._archive if member.issym() or member.islnk())
-
-    def _members(self) -> Iterator[tuple[str, str]]:
-        if isinstance(self._archive, zipfile.ZipFile):
-            yield from ((info.filename, info.filename) for info in self._archive.infolist() if not info.is_dir())
-        else:
-            yield from ((member.name, member.name) for member in self._archive if member.isreg())
