@@ -24,6 +24,7 @@ from cannery.ship.archive import Held
 from cannery.ship.bundle import new_layers
 from cannery.ship.io.archive import (
     check_file,
+    check_members,
     check_place,
     read_blocks,
     read_side_of,
@@ -213,6 +214,7 @@ def _load(context: Context, place: ImagePlace, path: Path, side: SideFile | None
             if isinstance(place, StorePlace):
                 references = load_archive(place.store, counted(blocks, view), str(path))
             else:
+                check_members(path)
                 references = load(place.client, blocks, view).loaded
         except EngineError as error:
             raise load_error(error, str(path), context.pip.redact) from error

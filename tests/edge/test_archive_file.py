@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
+import io
 import os
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.ship.archive import Held
 from cannery.ship.io import archive as archive_file
-from cannery.ship.io.archive import check_file, read_side_of, side_path, whole_file
+from cannery.ship.io.archive import check_file, check_members, read_side_of, side_path, whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 IMAGE = Held(f"sha256:{'1' * 64}", "linux/amd64", ("stack:1",), (f"sha256:{'2' * 64}",))
 
@@ -155,3 +161,28 @@ def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FindingsError) as caught:
         read_side_of(path)
     assert caught.value.where == f"{path}.json"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_an_archive_with_a_pipe_or_device_is_refused(
+    tmp_path: Path, kind: bytes, pack: Callable[[bytes], bytes]
+) -> None:
+    """The engine would open it, and wait for ever."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("blobs"))
+        pipe = tarfile.TarInfo("manifest.json")
+        pipe.type = kind
+        tar.addfile(pipe)
+    path = tmp_path / "x.tar"
+    path.write_bytes(pack(out.getvalue()))
+    with pytest.raises(FindingsError, match=r"manifest\.json"):
+        check_members(path)
+
+
+def test_other_broken_archives_are_left_to_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    for content in (b"", b"x" * 3000, b"\x1f\x8b" + b"x" * 3000, gzip.compress(bytes(9000))[:-9]):
+        path.write_bytes(content)
+        check_members(path)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from contextlib import contextmanager
+import tarfile
+import zlib
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from cannery.engine.io.client import counted
@@ -149,3 +151,17 @@ def check_file(path: Path, side: SideFile, view: TransferView) -> None:
         raise FindingsError(
             "; ".join(faults), where=str(path), hint="copy it again, with its side file, or make it again"
         )
+
+
+def check_members(path: Path) -> None:
+    """Raise `FindingsError` for an archive with a pipe or device in it: an engine that opens one waits for ever.
+
+    The engine reports what else is wrong with an archive. A header may demand any size.
+    """
+    broken = (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, MemoryError)
+    with suppress(*broken), tarfile.open(path) as tar:
+        while (member := tar.next()) is not None:
+            is_known = member.isfile() or member.isdir() or member.issym() or member.islnk()
+            if not is_known or member.size < 0:
+                hint = "it is not from `docker save` or `build.py bundle`: make it again"
+                raise FindingsError(f"{member.name} in it is no file or folder", where=str(path), hint=hint)
