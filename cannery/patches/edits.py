@@ -6,12 +6,13 @@ A PEP 660 install never runs them (pip from 25.3 on, uv), and `python setup.py d
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from cannery.errors import BuildFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from cannery.catalog.component import Edit
 
@@ -50,21 +51,10 @@ def _import(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     if edit.imports in imported:
         return before
-    if edit.when not in set(_bound(tree)):
+    if not re.search(rf"\b{edit.when}\b".encode(), before):
         raise _failed(edit, f"has no {edit.when} to ask")
     text = f"\n# Cannery: {' '.join(edit.reason.split())}\nif {edit.when}:\n    import {edit.imports}\n"
     return before + b"\n" * (not before.endswith(b"\n")) + text.encode()
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """Give the names that the module's own statements bind."""
-    for node in tree.body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
 
 
 def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
