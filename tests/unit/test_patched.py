@@ -30,12 +30,6 @@ TEXTS = {  # file → before, after
     "verl/added.py": (None, "y = 1\n"),
     "verl/removed.py": ("z = 1\n", None),
 }
-REST = """\
-dapo (verl-src): in force
-added (verl-src): in force
-removed (verl-src): in force
-qwen (transformers): left out: a release
-"""  # what the script says when only the first patch may lack
 
 
 def sha(text: str) -> str:
@@ -204,34 +198,6 @@ def test_a_closed_stream_is_no_error(trees: Trees) -> None:
     stream = io.StringIO()
     stream.close()
     patched.report(trees.save(), {}, {}, stream)
-
-
-# The script.
-
-
-def run(trees: Trees, *options: str, **env: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-I", str(SCRIPT), "--manifest", trees.save(), *options]
-    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_the_script_prints_one_line_a_patch(trees: Trees) -> None:
-    (trees.tree / "verl/workers.py").write_text(TEXTS["verl/workers.py"][0] or "")
-    assert run(trees) == (
-        1,
-        f"workers (verl-src): NOT in force: {trees.tree}/verl/workers.py is not patched\n{REST}",
-        "",
-    )
-
-
-def test_the_script_without_patches_or_manifest(trees: Trees) -> None:
-    trees.manifest = {"patches": []}
-    assert run(trees)[:2] == (0, "the manifest lists no patches\n")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--manifest", "/none"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "patched.py: /none: No such file or directory\n"
 
 
 # The plugin's stand-in.

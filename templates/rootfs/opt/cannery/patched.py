@@ -1,20 +1,15 @@
 """Which patches of the manifest a tree lacks. Standard library only, Python 3.10 and later; it can be loaded by path.
 
-    python /opt/cannery/patched.py
-
-prints one line a patch; exit code 0: all in force, 1: one is not, or the manifest cannot be read. `report` is for the
-start of a process that uses the tree: silent when all is well, else one line a component on stderr, by the first rank
-alone.
-
-Only files are read here, and compared by their hashes: nothing is written, started or imported.
+`report` is for the start of a process that uses the tree: silent when all is well, else one line a component on stderr,
+by the first rank alone. `verify.py --only static.patches` lists every file. Only files are read here, and compared by
+their hashes: nothing is written, started or imported.
 """
 
-import argparse
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
@@ -97,7 +92,8 @@ def report(
 def lines(manifest: str, modules: Mapping[str, Any]) -> list[str]:
     """The lines that `report` prints; `modules` are what the process has imported."""
     try:
-        patches = load(manifest)["patches"]
+        with open(manifest, "rb") as stream:
+            patches = json.load(stream)["patches"]
         names = dict.fromkeys(patch["component"] for patch in patches)
         components = [[patch for patch in patches if patch["component"] == name] for name in names]
         return [line for mine in components for line in (lacking(mine), elsewhere(mine, modules)) if line]
@@ -129,43 +125,6 @@ def elsewhere(patches: Sequence[Mapping[str, Any]], modules: Mapping[str, Any]) 
     return ""
 
 
-def load(path: str) -> Any:
-    """The manifest. OSError, ValueError."""
-    with open(path, "rb") as stream:
-        return json.load(stream)
-
-
 def is_first(env: Mapping[str, str]) -> bool:
     """Whether this is the first process of a job: no rank in the environment is another than 0."""
     return all(env.get(name, "").strip().lstrip("0") == "" or not env[name].strip().isdigit() for name in RANKS)
-
-
-def report_lines(manifest: Mapping[str, Any], found: Sequence[Look]) -> Iterator[str]:
-    """The lines for people: one a patch, then what was left out."""
-    left_out = manifest.get("patches_left_out", ())
-    for patch in manifest["patches"]:
-        faults = "; ".join(f"{look.file['path']} {look.fault}" for look in found if look.patch is patch and look.fault)
-        yield f"{patch['name']} ({patch['component']}): {f'NOT in force: {faults}' if faults else 'in force'}"
-    for item in left_out:
-        yield f"{item['name']} ({item['component']}): left out: {item['reason']}"
-    if not manifest["patches"] and not left_out:
-        yield "the manifest lists no patches"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code."""
-    parser = argparse.ArgumentParser(description="Lists which patches of the manifest are in force in the trees.")
-    parser.add_argument("--manifest", default=MANIFEST, metavar="PATH", help=f"the manifest ({MANIFEST})")
-    options = parser.parse_args(arguments)
-    try:
-        manifest = load(options.manifest)
-        found = looks(manifest["patches"])
-        print("\n".join(report_lines(manifest, found)))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        print(f"patched.py: {options.manifest}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
-        return 1
-    return 1 if any(look.fault for look in found) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
