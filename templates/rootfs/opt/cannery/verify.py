@@ -31,7 +31,7 @@ sys.dont_write_bytecode = True  # root runs this too, and no __pycache__ may app
 from verifying.checks import LEVELS, USUAL, check_ids, run_checks
 from verifying.image import MANIFEST, Image, Options
 from verifying.manifest import DIGEST, ManifestError, load_manifest
-from verifying.outcome import Outcome, document, lines_of, plain, result_of, summary, values_of
+from verifying.outcome import Outcome, document, lines_of, result_of, summary, values_of
 
 EXIT = {"passed": 0, "failed": 1, "unable": 3}
 
@@ -45,26 +45,17 @@ def report(image: Image, wanted: Sequence[str], *, as_json: bool, stream: bool =
             print(json.dumps(values_of(item)), file=sys.stderr, flush=True)
         if not as_json:
             if item.level not in levels[-1:]:
-                say(f"{chr(10) if levels else ''}── {item.level}")
+                print(f"{chr(10) if levels else ''}── {item.level}")
                 levels.append(item.level)
-            say("\n".join(lines_of(item)))
+            print("\n".join(lines_of(item)), flush=True)
 
     outcomes = run_checks(image, wanted, tell)
     result = result_of(outcomes, image.options)
     if as_json:
         print(document(image.manifest, outcomes, result))
     else:
-        say("\n" + summary(outcomes, result))
+        print("\n" + summary(outcomes, result))
     return EXIT[result]
-
-
-def say(text: str) -> None:
-    """Prints a text, with words for its signs where the output cannot take them (PYTHONIOENCODING=ascii)."""
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = plain(text)
-    print(text, flush=True)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -131,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"verify.py: {error.args[0]}", file=sys.stderr)
         return 2
     outcome = Outcome("failed", message, id="static.manifest", level="static")
-    say(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
+    print(document({}, [outcome], "failed") if options.json else "\n".join(lines_of(outcome)))
     return EXIT["failed"]
 
 

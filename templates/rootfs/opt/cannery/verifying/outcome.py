@@ -54,9 +54,6 @@ RESULTS = {
     "failed": "❌ failed",
     "unable": "❌ unable: this machine cannot run what was asked",
 }
-PLAIN = str.maketrans(
-    {"✅": "[ok]", "❌": "[FAILED]", "⚠": "[warning]", "⏭": "[skipped]", "\ufe0f": "", "…": "...", "─": "-"}
-)
 STEP = "train.step"
 DETAILS_SHOWN = 12  # lines of detail under a check; JSON has all
 
@@ -89,11 +86,6 @@ def lines_of(item: Outcome) -> Iterator[str]:
 def values_of(item: Outcome) -> dict[str, Any]:
     """A check as JSON values."""
     return {key: getattr(item, key) for key in ("id", "level", "status", "message", "details")}
-
-
-def plain(text: str) -> str:
-    """A text without signs that only some encodings have."""
-    return text.translate(PLAIN)
 
 
 def summary(outcomes: Sequence[Outcome], result: str) -> str:
