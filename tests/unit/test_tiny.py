@@ -111,13 +111,6 @@ def test_a_trainer_that_is_loaded_late_must_be_there(
         tiny_config.started({"trainer": trainer}, {"engine": engine})
 
 
-def test_a_setting_that_did_not_arrive_is_named() -> None:
-    config = {"a": {"b": 1, "c": "x"}}
-    tiny_config.checked(config, [("a.b", 1), ("a.c", "x")])
-    with pytest.raises(ValueError, match=r"^a\.b is 1, given was 2; a\.d\.e is None, given was 'y'$"):
-        tiny_config.checked(config, [("a.b", 2), ("a.c", "x"), ("a.d.e", "y")])
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
