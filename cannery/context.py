@@ -125,6 +125,7 @@ class Context:
             self.warnings[catalog.warning] = None
         return with_mirrors(catalog, self.settings)
 
+    @functools.cached_property
     def templates(self) -> dict[str, str]:
         """Read templates/, and what build stages share with the host, into {relative path: text}."""
         folder = self.root / "templates"

@@ -171,7 +171,7 @@ def planned(
     inputs = Inputs(
         locks={**locks, arch: _completed(context, catalog, locks[arch], hashes)},
         tools=read.tools,
-        templates=template_digests(context.templates()),
+        templates=template_digests(context.templates),
         build_arch=context.arch,
         standin=catalog.standin,
         table=catalog.compatibility,
@@ -288,7 +288,7 @@ def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> st
 
     fetch = partial(_fetched, context, catalog, plan)
     with heartbeat(context.say, lambda: "fetching wheels and sources"):
-        return write_folder(plan, context.templates(), catalog.compatibility, folder, fetch)
+        return write_folder(plan, context.templates, catalog.compatibility, folder, fetch)
 
 
 @contextmanager

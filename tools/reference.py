@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from cannery.catalog import catalog, component  # noqa: E402 - the checkout's, which was just put on the path
 from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - as above
 from cannery.cli.options import COMMON  # noqa: E402 - as above
-from cannery.lock.text import parse_lock  # noqa: E402 - as above
+from cannery.lock.lock import parse_lock  # noqa: E402 - as above
 
 PAGES = ROOT / "docs/reference"
 NOTE = "<!-- Made by tools/reference.py; `make reference` rewrites it. -->\n"

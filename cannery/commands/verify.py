@@ -55,7 +55,7 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
     request = _request(arguments, plan, image=plan.reference, image_id=built_id)
     request = replace(
         request,
-        script_digest=script_digest(context.templates()),
+        script_digest=script_digest(context.templates),
         manifest_sha256=manifest_digest(context, work.catalog, plan),
         again=arguments.verify_again,
     )

@@ -100,7 +100,7 @@ def _content(work: Work, layer: Layer) -> Content:
     if layer.kind is LayerKind.LINKS:
         return Content(links={link.path: link.target for link in plan.links})
     if layer.kind is LayerKind.FILES:
-        return Content(texts=files_layer(plan, work.context.templates(), work.catalog.compatibility))
+        return Content(texts=files_layer(plan, work.context.templates, work.catalog.compatibility))
     if layer.kind is LayerKind.TREE:
         (step,) = (step for step in plan.sources if step.name == layer.name)
         tar = work.context.out / plan.folder / "sources" / step.file

@@ -141,7 +141,7 @@ def tried(work: Work, trial: Trial) -> Built:
         added=wheels_of(work, trial.added),
         removed=wheels_of(work, trial.removed),
         kept=wheels_of(work, trial.kept),
-        texts=files_layer(plan, context.templates(), work.catalog.compatibility),
+        texts=files_layer(plan, context.templates, work.catalog.compatibility),
     )
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
     if plan.recipe.base.kind is BaseKind.STANDIN and work.place.cannot(plan.recipe.target.arch):

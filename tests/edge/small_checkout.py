@@ -16,7 +16,7 @@ from checkouts import FROZEN
 from stub_index import StubIndex, make_wheel
 
 from cannery.cli import main as cli
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import parse_lock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TODAY = "2026-08-01"

@@ -24,7 +24,7 @@ from cannery.commands import place
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import parse_lock
 from cannery.store.io.store import Store
 
 if TYPE_CHECKING:

@@ -32,4 +32,4 @@ def test_templates_leave_out_what_tools_and_editors_leave(tmp_path: Path) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
     shared = {"tools/common/bytecode.py", "tools/common/wheel_files.py"}  # the host's own modules
-    assert read_context(tmp_path).templates().keys() - shared == {"a.j2", "tools/b.py"}
+    assert read_context(tmp_path).templates.keys() - shared == {"a.j2", "tools/b.py"}

@@ -8,7 +8,7 @@ import pytest
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_wheel
 
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

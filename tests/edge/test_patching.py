@@ -23,7 +23,7 @@ from cannery.commands import registry as publish
 from cannery.commands.arguments import options_of
 from cannery.context import Given, read_context
 from cannery.errors import FindingsError
-from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.lock import format_lock, parse_lock
 from cannery.pipeline import manifest_digest, patched, planned
 from cannery.util.io.files import write_atomic
 from cannery.verify.io.run import ASKED, FILES

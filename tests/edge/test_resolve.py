@@ -24,8 +24,7 @@ from cannery.lock.io.places import Place
 from cannery.lock.io.resolve import Resolver, _shared, resolve
 from cannery.lock.io.uv import Job
 from cannery.lock.io.wheelhouse import fetch
-from cannery.lock.lock import KnownRelease, Lock, LockRequest
-from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.lock import KnownRelease, Lock, LockRequest, format_lock, parse_lock
 from cannery.lock.uv_input import settings_text
 from cannery.util.io.pip_settings import Downloads, PipSettings
 from cannery.util.trouble import State

@@ -264,7 +264,7 @@ def test_three_mirrors_of_one_base_give_one_tag_one_manifest_and_one_dockerfile(
 
 
 def inputs_templates() -> dict[str, str]:
-    return read_context(ROOT).templates()
+    return read_context(ROOT).templates
 
 
 def test_without_a_mirror_the_bake_file_has_no_context() -> None:

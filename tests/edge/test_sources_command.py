@@ -11,7 +11,7 @@ from git_trees import Repo
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_sdist, make_wheel
 
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import parse_lock
 from cannery.sources.io import planned_sources
 
 if TYPE_CHECKING:

@@ -20,10 +20,8 @@ from cannery.catalog.catalog import Pin
 from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import errors
 from cannery.compat.rules import check_recipe
-from cannery.lock.check import lock_problems
-from cannery.lock.lock import PROFILE_VIA, chain
-from cannery.lock.request import lock_request
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import PROFILE_VIA, chain, parse_lock
+from cannery.lock.request import lock_problems, lock_request
 from cannery.plan.sources import source_steps
 from cannery.recipe.environment import atb_abi
 from cannery.recipe.recipe import Options, left_out, python_folders, tree_links

@@ -35,7 +35,7 @@ FILES = Path(__file__).parent / "files"
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What the real templates/ copies into every folder as it is; its text is tested where it is run.
 COPIED = ("tools/", *(f"rootfs/opt/cannery/{name}" for name in ("verify", "training/", "patched.py", "activate.sh")))
-TEMPLATES = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False).templates()
+TEMPLATES = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False).templates
 
 
 @dataclass(frozen=True)

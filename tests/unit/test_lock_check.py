@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cannery.errors import UsageError
-from cannery.lock.check import lock_problems
 from cannery.lock.files import wheel_rank
-from cannery.lock.lock import Lock, LockedPackage, LockRequest
-from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.lock import Lock, LockedPackage, LockRequest, format_lock, parse_lock
+from cannery.lock.request import lock_problems
 from cannery.vocab import Arch
 
 INDEXES = {"cpu", "other"}

@@ -12,8 +12,7 @@ from packaging.requirements import Requirement
 
 from cannery.errors import CanneryError, UsageError
 from cannery.lock.files import best_wheel
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest, chain
-from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest, chain, format_lock, parse_lock
 from cannery.vocab import Arch
 
 SHA = "0123456789abcdef" * 4

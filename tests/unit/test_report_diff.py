@@ -10,7 +10,7 @@ import pytest
 from factories import compatibility, inputs, lock, package, plan, recipe, source_recipe
 
 from cannery.errors import UsageError
-from cannery.lock.text import format_lock
+from cannery.lock.lock import format_lock
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest, manifest_text
 from cannery.recipe.recipe import Options

@@ -9,8 +9,7 @@ from factories import ENGINE, KERNELS, PLUGIN, catalog, lock, package, recipe, s
 
 from cannery.catalog.component import Component, parse_component
 from cannery.errors import UsageError
-from cannery.lock.check import lock_problems
-from cannery.lock.request import lock_request
+from cannery.lock.request import lock_problems, lock_request
 from cannery.recipe.recipe import Options
 
 

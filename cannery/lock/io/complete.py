@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from cannery.errors import FindingsError, UsageError
 from cannery.lock.files import best_wheel, missing_packages, names_of, public_mirrors, published_at, with_published
-from cannery.lock.text import format_lock, parse_lock
+from cannery.lock.lock import format_lock, parse_lock
 from cannery.util.io.files import local_sha256, sha256_bytes, write_atomic
 
 if TYPE_CHECKING:

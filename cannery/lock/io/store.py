@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding
 from cannery.errors import FindingsError, UsageError
-from cannery.lock.check import is_for, lock_problems
 from cannery.lock.files import with_published
-from cannery.lock.request import TOOLS_PROFILE, lock_request, tools_request
-from cannery.lock.text import REMAKE, format_lock, parse_lock
+from cannery.lock.lock import REMAKE, format_lock, parse_lock
+from cannery.lock.request import TOOLS_PROFILE, is_for, lock_problems, lock_request, tools_request
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import is_of_files, shown_path, unwritable, write_atomic

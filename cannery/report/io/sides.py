@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cannery.errors import CanneryError, UsageError
-from cannery.lock.text import parse_lock
+from cannery.lock.lock import parse_lock
 from cannery.report.contents import of_lock, of_manifest
 from cannery.util.io.process import run
 
