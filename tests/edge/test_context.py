@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery import context as module
 from cannery.context import Given, read_context
 from cannery.errors import UsageError
 from cannery.util.io.pip_settings import PipSettings
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def test_a_wheelhouse_is_looked_at_before_pip_s_own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "read_pip_settings", lambda *_: PipSettings(find_links=("/theirs",)))
+    monkeypatch.setattr(
+        "cannery.util.io.pip_settings.read_pip_settings", lambda *_: PipSettings(find_links=("/theirs",))
+    )
     assert read_context(tmp_path, Given(wheelhouse=str(tmp_path))).pip.find_links == (str(tmp_path), "/theirs")
     assert read_context(tmp_path).pip.find_links == ("/theirs",)
 
