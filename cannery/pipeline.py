@@ -31,7 +31,6 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cannery.base.real import BaseImage
     from cannery.build.stages import Span
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
@@ -257,16 +256,14 @@ def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
     return sha256_bytes(manifest_text(patched(context, catalog, plan), catalog.compatibility).encode())
 
 
-def on_found_base(
-    context: Context, plan: Plan, *, other_builder: bool
-) -> tuple[Plan, BaseImage | None, tuple[Finding, ...]]:
-    """Return the plan on the base that was found, named by its digest; that base; and how it differs from its record.
+def on_found_base(context: Context, plan: Plan, *, other_builder: bool) -> tuple[Plan, tuple[Finding, ...]]:
+    """Return the plan on the base that was found, named by its digest, and how that differs from its record.
 
     The stand-in is made, not found. Raises `NetworkError` where no registry gives a base, `FindingsError` for one that
     cannot be built upon; --force is no help with either.
     """
     if plan.recipe.base.kind is BaseKind.STANDIN:
-        return plan, None, ()
+        return plan, ()
     from cannery.base.io.find import find_base, search_of
     from cannery.base.real import compare
     from cannery.plan.make import base_need, on_base
@@ -278,7 +275,7 @@ def on_found_base(
     if failed := errors(found):
         listed = "\n".join(map(str, failed))
         raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
-    return on_base(plan, base.reference, base.digest, base.source), base, found
+    return on_base(plan, base.reference, base.digest, base.source), found
 
 
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:

@@ -27,7 +27,7 @@ class BaseImage:
 
     `source` is where this machine gets it, as a reference without digest, "" where that is `reference`: a mirror.
     `digest` is None for an image of the engine that came from no registry; `config` is None, with its reason in
-    `unread`. `held` is an image that the engine has already. `size` are the bytes that a registry sends, 0: not known.
+    `unread`. `held` is an image that the engine has already.
     """
 
     reference: str
@@ -35,7 +35,6 @@ class BaseImage:
     config: ImageConfig | None
     held: bool = False
     unread: str = ""
-    size: int = 0
     source: str = ""
 
 

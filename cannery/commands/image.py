@@ -38,7 +38,6 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.base.real import BaseImage
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.host.io.place import ImagePlace
@@ -77,7 +76,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         one = _tried(arguments, context, catalog, plan)
         if one is not None:
             return _proved(arguments, *one)
-    plan, base, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
+    plan, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
         plan = patched(context, catalog, plan)
@@ -85,7 +84,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
-        _check_space(place, plan, base)
+        _check_space(place, plan)
         how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
@@ -111,11 +110,9 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
             raise UsageError("--push needs a verified image", hint="leave --no-verify out")
 
 
-def _check_space(place: ImagePlace, plan: Plan, base: BaseImage | None) -> None:
+def _check_space(place: ImagePlace, plan: Plan) -> None:
     if isinstance(place, EnginePlace):
-        from cannery.base.io.find import base_bytes
-
-        check_engine_space(place.engine, plan, base_bytes(place.client, plan, base))
+        check_engine_space(place.engine, plan)
     else:
         check_store_space(place.store.folder, plan)
 

@@ -1,17 +1,11 @@
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import docker
 import pytest
 from factories import plan
-from fake_daemon import Answer, FakeDaemon, message
 
-from cannery.base.io.find import base_bytes
-from cannery.base.real import BaseImage
 from cannery.build.io import disk
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_output_space
 from cannery.context import Context
@@ -42,7 +36,7 @@ def free(monkeypatch: pytest.MonkeyPatch, cache: float, layers: float | None) ->
 def test_enough_room_is_silent(context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 10)
     check_cache_space(context.cache, plan())
-    check_engine_space(engine(tmp_path), plan(), None)
+    check_engine_space(engine(tmp_path), plan())
 
 
 def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,47 +53,13 @@ def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: py
 def test_a_full_engine_is_reported_with_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, 0.25)
     with pytest.raises(UnableError, match=r"layers: [\d,]+ MB needed, 250 MB free") as caught:
-        check_engine_space(engine(Path("/var/lib/docker")), plan(), None)
+        check_engine_space(engine(Path("/var/lib/docker")), plan())
     assert caught.value.where == "/var/lib/docker"
 
 
 def test_an_engine_elsewhere_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 10, None)
-    check_engine_space(engine(None), plan(), 10 * GB)
-
-
-def test_a_base_that_is_to_come_counts_as_large_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    free(monkeypatch, 10, 12)
-    root = engine(Path("/var/lib/docker"))
-    for there in (None, 0, 4 * GB):
-        check_engine_space(root, plan(), there)
-    with pytest.raises(UnableError, match=r"layers, 20,000 MB of it for the base: [\d,]+ MB needed, 12,000 MB free"):
-        check_engine_space(root, plan(), 8 * GB)
-
-
-def test_what_an_engine_has_of_a_base_is_not_asked_for(tmp_path: Path) -> None:
-    made, digest = plan(), "sha256:" + "a" * 64
-    base = BaseImage("registry.example/cann", digest, None, size=5 * GB)
-    nothing = {"BuildCache": [{"Description": "pulled from registry.example/cann:1@sha256:" + "b" * 64}]}
-    with FakeDaemon(tmp_path / "docker.sock") as daemon:
-        client = docker.DockerClient(base_url=daemon.host, version="1.45")
-
-        def has(cache: object, images: object = ()) -> int | None:
-            daemon.answers = {
-                f"GET /images/{made.base_reference}/json": [message("No such image", 404)],
-                "GET /images/json": [Answer([json.dumps(images).encode()])],
-                f"GET /images/{digest}/json": [Answer([json.dumps({"Id": digest}).encode()])],
-                "GET /system/df": [Answer([json.dumps(cache).encode()])],
-            }
-            return base_bytes(client, made, base)
-
-        assert has(nothing) == has({"BuildCache": None}) == 5 * GB * len({made.recipe.target.arch, made.build_arch})
-        assert has({"BuildCache": [{"Description": f"pulled from registry.example/cann:1@{digest}"}]}) == 0
-        assert has(nothing, [{"Id": digest}]) == 0
-        assert "label" in next(path for path in daemon.paths("GET") if "/images/json" in path)
-        assert base_bytes(client, made, replace(base, held=True)) == 0
-        assert base_bytes(client, made, replace(base, size=0)) is base_bytes(client, made, None) is None
-        client.close()
+    check_engine_space(engine(None), plan())
 
 
 def test_an_archive_that_cannot_fit_is_reported_with_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

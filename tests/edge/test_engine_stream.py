@@ -18,7 +18,6 @@ from fake_daemon import Answer, FakeDaemon, events, message
 from cannery.build.io.transfer_view import BarView, transfer
 from cannery.engine.io.client import OCI_REFUSED, EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.inspect import (
-    build_cache,
     engine_info,
     find_image,
     plain_registries,
@@ -353,18 +352,6 @@ def test_plain_lines_say_when_it_is_not_done() -> None:
     assert first == "loading x (2.0 MB)"
     assert last.startswith("loading x: not done, 1.0 MB of 2.0 MB (")
     assert "\x1b" not in said.getvalue()
-
-
-def test_the_build_cache_is_listed(tmp_path: Path) -> None:
-    records = [{"ID": name, "Size": 100} for name in ("old", "new")]
-    with FakeDaemon(tmp_path / "d.sock") as daemon:
-        client = docker.DockerClient(base_url=daemon.host, version="1.45")
-        daemon.answers = {"GET /system/df": [Answer([json.dumps({"BuildCache": records}).encode()])]}
-        assert build_cache(client) == tuple(records)
-        daemon.answers = {"GET /system/df": [message("no such thing", 500)]}
-        with pytest.raises(UnableError, match="does not list its build cache"):
-            build_cache(client)
-        client.close()
 
 
 @pytest.mark.parametrize(

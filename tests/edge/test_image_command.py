@@ -224,7 +224,6 @@ def test_what_is_checked_is_what_is_built(image: Image, monkeypatch: pytest.Monk
     monkeypatch.setattr(place_command, "find_engine", lambda *_args, **_more: engine)
     client = SimpleNamespace(images=SimpleNamespace(list=list))
     monkeypatch.setattr(place_command, "docker_client", lambda _engine: client)
-    monkeypatch.setattr(base_images, "base_bytes", lambda *_: None)
     monkeypatch.setattr(image_command, "check_engine_space", lambda *_: None)
     monkeypatch.setattr("cannery.build.io.buildx.bake", no_bake)
     done = image()

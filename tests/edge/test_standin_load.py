@@ -54,7 +54,7 @@ class FakeEngine:
             raise self.error
         if reference not in self.held:
             raise docker.errors.ImageNotFound("no such image")
-        return SimpleNamespace(id=self.held[reference])
+        return SimpleNamespace(attrs={"Id": self.held[reference]})
 
     def load_image(self, archive: Any, *, quiet: bool) -> Any:
         self.archive = b"".join(archive)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.base.real import BaseImage
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import build_cache, image_id, registry_image
+from cannery.engine.io.inspect import registry_image
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Answer, ask
 from cannery.engine.oci import (
@@ -25,8 +25,8 @@ from cannery.engine.oci import (
     image_config,
     refuse_missing,
 )
-from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.util.image_reference import BASE_DIGEST, mirrored, parse_reference, split_digest
+from cannery.errors import CanneryError, FindingsError, NetworkError
+from cannery.util.image_reference import mirrored, parse_reference, split_digest
 from cannery.util.io.waiting import begin
 from cannery.vocab import BaseKind
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import docker
 
     from cannery.plan.make import BaseNeed
-    from cannery.plan.plan import Plan
     from cannery.util.io.pip_settings import Downloads
     from cannery.vocab import Arch
 
@@ -244,7 +243,7 @@ def _client(engine: Future[docker.DockerClient | None]) -> docker.DockerClient |
 
 def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
     name = split_digest(reference)[0]
-    return BaseImage(name, answer.digest or None, answer.config, held, answer.unread, answer.size)
+    return BaseImage(name, answer.digest or None, answer.config, held, answer.unread)
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
@@ -269,31 +268,3 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
 
 def _short(found: BaseImage) -> str:
     return f"{found.digest[:19]}…" if found.digest else "of no digest"
-
-
-def base_bytes(client: docker.DockerClient, plan: Plan, base: BaseImage | None) -> int | None:
-    """Return the bytes of a plan's base that a registry has to send: 0 where the engine has it, None: not known."""
-    if base is None or not (base.held or base.size):
-        return None
-    # The stages are built on the image for the build host.
-    images = len({plan.recipe.target.arch, plan.build_arch})
-    return 0 if base.held or _is_there(client, plan.base_reference, base.digest) else base.size * images
-
-
-def _is_there(client: docker.DockerClient, reference: str, digest: str | None) -> bool:
-    """Whether an engine has an image: by name, below an image that is built on it, or in the cache of its builds."""
-    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
-    import requests  # noqa: PLC0415
-
-    try:
-        if image_id(client, reference) is not None:
-            return True
-        if digest is None:
-            return False
-        if client.images.list(filters={"label": f"{BASE_DIGEST}={digest}"}):
-            return True
-        kept = build_cache(client)
-    except (docker.errors.DockerException, requests.RequestException, UnableError):
-        return False  # the build reports what is wrong
-    # BuildKit gives a base no name; its description is `pulled from quay.io/ascend/cann:tag@sha256:…`.
-    return any(digest in str(one.get("Description")) for one in kept)

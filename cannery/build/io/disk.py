@@ -26,8 +26,6 @@ BASE_BYTES = 1_500_000_000
 STANDIN_BYTES = 1_100_000_000
 # Of a layer of libraries gzip leaves a third (seen: 2.7 GB, 870 MB); less than this it leaves of no image of ours.
 PACKED = 0.25
-# Bytes that a base takes on the engine's disk per byte that a registry gives.
-UNPACKED = 2.5
 HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CACHE to another disk"
 
 
@@ -49,19 +47,16 @@ def check_cache_space(cache: Path, plan: Plan) -> None:
     _need(cache, _free(cache), needed, "what is to be fetched")
 
 
-def check_engine_space(engine: Engine, plan: Plan, base: int | None) -> None:
+def check_engine_space(engine: Engine, plan: Plan) -> None:
     """Raise `UnableError` with numbers when the engine's data root cannot hold what the build adds.
 
-    `base` are the bytes that a registry gives of the base, 0 where the engine has it, None where nothing is known: then
-    the least that any takes. Layers that the engine already has are not known before the build, so a rebuild
-    needs the same room: half of their estimate is enough.
+    What the engine already has of the layers and the base is not known before the build, so a rebuild needs the same
+    room: half of the estimate, with the least that any base takes, is enough.
     """
     room = free_disk(engine)
     if room is None:
         return
-    below = BASE_BYTES // 2 if base is None else int(base * UNPACKED)
-    words = f"layers, {below / 1e6:,.0f} MB of it for the base" if base else "layers"
-    _need(engine.data_root, room, layers_bytes(plan.lock) // 2 + below, words)
+    _need(engine.data_root, room, (layers_bytes(plan.lock) + BASE_BYTES) // 2, "layers")
 
 
 def check_store_space(folder: Path, plan: Plan) -> None:

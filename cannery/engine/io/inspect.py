@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cannery.engine.image import engine_image
-from cannery.engine.io.client import EngineError, request
 from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
 from cannery.engine.stream import Trouble, trouble_of
 from cannery.errors import UnableError, UsageError
@@ -42,12 +41,6 @@ def find_image(client: ImageClient, reference: str) -> EngineImage | None:
     """Return an image of the engine, None where it has none. Raises `UnableError` when it does not answer."""
     image = _image(client, reference)
     return None if image is None else engine_image(image.attrs)
-
-
-def image_id(client: ImageClient, reference: str) -> str | None:
-    """Return the id of an image, None where the engine has none. Raises `UnableError` when it does not answer."""
-    image = _image(client, reference)
-    return str(image.id) if image else None
 
 
 def image_layers(client: ImageClient) -> list[list[str]]:
@@ -119,15 +112,6 @@ def registry_image(client: docker.DockerClient, reference: str, login: Login) ->
     platforms = [one for one in found.get("Platforms") or () if one.get("os") == "linux"]
     entries = tuple(Entry(str(one.get("architecture")), digest, "", descriptor) for one in platforms)
     return Published(digest, str(descriptor.get("mediaType") or ""), b"", entries)
-
-
-def build_cache(client: docker.DockerClient) -> tuple[Mapping[str, Any], ...]:
-    """Return the records of an engine's build cache. Raises `UnableError` where it does not list them."""
-    try:
-        with request(client, "GET", "/system/df", params={"type": "build-cache"}) as response:
-            return tuple(response.json().get("BuildCache") or ())
-    except (EngineError, ValueError, AttributeError) as error:
-        raise UnableError(f"the engine does not list its build cache: {error}") from error
 
 
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:

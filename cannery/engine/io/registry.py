@@ -110,15 +110,11 @@ class Access:
 
 @dataclass(frozen=True)
 class Answer:
-    """An image that a registry has: the digest of its index or manifest; `config` None where `unread` gives the reason.
-
-    `size` are the bytes of its layers, 0 where they are not known.
-    """
+    """An image that a registry has: digest of its index or manifest; `config` is None where `unread` has the reason."""
 
     digest: str
     config: ImageConfig | None
     unread: str = ""
-    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,9 +148,7 @@ def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer
         entry = found.entry(arch)
         assert entry is not None  # noqa: S101 - `arch` is one of `arches`
         try:
-            manifest = repository.manifest(entry.manifest)
-            size = sum(size for _, size in manifest.layers)
-            return Answer(found.digest, repository.config(manifest.config), size=size)
+            return Answer(found.digest, repository.config(repository.manifest(entry.manifest).config))
         except RefusedError as error:
             return Answer(found.digest, None, str(error))
 

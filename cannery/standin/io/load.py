@@ -17,7 +17,7 @@ import docker.errors
 import requests
 
 from cannery.assemble.io.load import tar_blocks
-from cannery.engine.io.inspect import ImageClient, image_id
+from cannery.engine.io.inspect import ImageClient, find_image
 from cannery.errors import BuildFailedError, UnableError
 from cannery.standin.io.rootfs import check_space, ensure_rootfs
 from cannery.standin.io.wheel_symbols import wheel_libraries
@@ -59,17 +59,17 @@ def ensure_standin(
     `BuildFailedError` where the engine refuses the image.
     """
     reference = request.spec.reference
-    found = image_id(engine_client, reference)
+    found = find_image(engine_client, reference)
     if found is not None:
-        return found
+        return found.id
     rootfs, layer = _parts(request, cache, say)
     _check_engine_space(engine_client, rootfs.stat().st_size + len(layer))
     say(f"stand-in: loading {reference} into the engine")
     _load(engine_client, docker_archive(request.spec, rootfs, layer))
-    loaded = image_id(engine_client, reference)
+    loaded = find_image(engine_client, reference)
     if loaded is None:
         raise BuildFailedError(f"the engine loaded {reference} but does not list it")
-    return loaded
+    return loaded.id
 
 
 def store_standin(request: StandInRequest, *, store: Store, cache: Path, say: Callable[[str], None]) -> str:
