@@ -36,19 +36,6 @@ _MIRROR_AWAY = re.compile(
 )
 _URL_HOST = re.compile(r"https?://(?:[^/\s@\"]*@)?([^/\s\"]+)")
 _REFERENCE = re.compile(r"(?:load metadata for|source metadata for|^FROM) (\S+?)(?=:? |:?$)")
-_REASONS = (
-    (re.compile(r"x509|tls:|TLS handshake|certificate"), "its TLS certificate is not accepted",
-     "make the registry's CA known to the engine (/etc/docker/certs.d/<registry>/ca.crt)"),
-    (re.compile(r"toomanyrequests|429 "), "it limits the rate of requests", "wait, log in, or use a mirror"),
-    (re.compile(r"401|403|unauthorized|denied|failed to authorize", re.IGNORECASE), "it refuses access",
-     "`docker login` there, and see that the name is right"),
-    (re.compile(r"no match for platform"), "it has the image, but not for this platform", "see that ARCH is right"),
-    (re.compile(r"not found|manifest unknown|404"), "it has no such image", "see that name and tag are right"),
-    (re.compile(r"no such host|server misbehaving|failure in name resolution"), "the engine finds no such host",
-     ENGINE_PROXY),
-    (re.compile(""), "it cannot be reached",
-     "check the network and the engine's proxy; a mirror (mirrors.registry of cannery.toml) can take its place"),
-)  # fmt: skip
 
 
 def failure(state: BuildState, log: str) -> CanneryError:
@@ -84,9 +71,9 @@ def _network(step: Step | None, text: str) -> NetworkError:
     reference = _REFERENCE.search(named) or _REFERENCE.search(text)
     url = _URL_HOST.search(text)
     registry = registry_of(reference[1]) if reference else url[1] if url else "registry"
-    reason, hint = next((reason, hint) for pattern, reason, hint in _REASONS if pattern.search(text))
-    image = f" ({reference[1]})" if reference else ""
-    return NetworkError(f"{reason}{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
+    image = f": {reference[1]}" if reference else ""
+    hint = f"see what it answers; {ENGINE_PROXY}; a mirror (mirrors.registry of cannery.toml) can take its place"
+    return NetworkError(f"the engine cannot fetch it{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
 
 
 def _build_failed(step: Step | None, text: str, where: str, state: BuildState, log: str) -> CanneryError:
@@ -122,9 +109,6 @@ def _what_failed(step: Step | None, text: str, state: BuildState, log: str) -> s
     else:
         what += [f"  | {line}" for line in state.other[-12:]]
     what.append(f"  full log: {log}")
-    if state.clipped:
-        what.append(f"  BuildKit dropped output above {state.clipped}: start the builder with")
-        what.append("  BUILDKIT_STEP_LOG_MAX_SIZE=-1 BUILDKIT_STEP_LOG_MAX_SPEED=-1 to see all of it")
     return "\n".join(what)
 
 

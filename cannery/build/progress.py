@@ -24,9 +24,6 @@ _LONGEST = 256 * 1024
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]"
 )
-# BuildKit's own note when a step printed more than BUILDKIT_STEP_LOG_MAX_SIZE or _SPEED allow.
-_CLIPPED = re.compile(r"\[output clipped, log limit (\S+) reached\]")
-
 
 _DEFINITION = "[internal] load build definition"
 # What BuildKit reports of a step that it kills since another one has failed, and of one for which there is no memory.
@@ -161,7 +158,6 @@ class BuildState:
     fresh: tuple[tuple[str, str], ...] = ()
     started: float | None = None
     now: float = 0.0
-    clipped: str = ""
     events: int = 0
 
     @property
@@ -225,14 +221,12 @@ def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = s
     fresh += [("warning", redact(data(item, "short").decode(errors="replace"))) for item in items(event, "warnings")]
     found = (seconds(i, key) for i in (*vertexes, *transfers, *chunks) for key in ("started", "completed", "timestamp"))
     times = [time for time in found if time is not None]
-    notes = (match[1] for _, line in fresh if (match := _CLIPPED.search(line)))
     return BuildState(
         steps=steps,
         other=state.other,
         fresh=tuple(fresh),
         started=min([*times, *([] if state.started is None else [state.started])], default=None),
         now=max([state.now, *times]),
-        clipped=state.clipped or next(notes, ""),
         events=state.events + 1,
     )
 

@@ -1,4 +1,4 @@
-"""The layers of a bundle, and its documents: `cannery.json`, its index and its sums. Pure.
+"""The layers of a bundle, and its documents: `cannery.json` and its table of contents. Pure.
 
 A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and these documents. A complete one is a
 Docker archive too, which other tools read.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cannery import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cannery.ship.archive import Held
 
@@ -49,9 +49,9 @@ def blob(sha256: str) -> str:
 
 
 def documents(
-    image: Held, base: Held | None, config: bytes, layers: Sequence[PackedLayer], sums: Mapping[str, str]
+    image: Held, base: Held | None, config: bytes, layers: Sequence[PackedLayer]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Return (member, content) of what comes after the layers, in order; `sums` are {member: hex SHA-256} so far."""
+    """Return (member, content) of what comes after the layers, in order."""
     config_sum = hashlib.sha256(config).hexdigest()
     about = {
         "schema": SCHEMA,
@@ -61,14 +61,11 @@ def documents(
         "config": {"member": blob(config_sum), "bytes": len(config), "sha256": config_sum},
         "layers": [asdict(layer) for layer in layers],
     }
-    found = [
+    return (
         (blob(config_sum), config),
         *((("manifest.json", _archive(image, blob(config_sum), layers)),) if base is None else ()),
         (ABOUT, _json(about)),
-    ]
-    lines = {**sums, **{name: hashlib.sha256(content).hexdigest() for name, content in found}}
-    text = "".join(f"{digest}  {name}\n" for name, digest in lines.items())
-    return (*found, ("SHA256SUMS", text.encode()))
+    )
 
 
 def _archive(image: Held, config: str, layers: Sequence[PackedLayer]) -> bytes:

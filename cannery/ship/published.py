@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.addresses import reference_fault
 from cannery.errors import UsageError
-from cannery.plan.plan import TAG, ImageTag
 from cannery.util.image_reference import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from cannery.engine.oci import Published
+    from cannery.plan.plan import ImageTag
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 # The end of the tag of an image that verify has not looked at.
 UNVERIFIED = "unverified"
-# Tags of other plans that a message names.
-NEAR_SHOWN = 5
 HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are appended"
 
 
@@ -58,16 +56,6 @@ def published_reference(registry: str, reference: str) -> str:
 def arch_reference(reference: str, arch: str) -> str:
     """Return the tag that one architecture's image is pushed to before the index under `reference` names it."""
     return f"{reference}-{arch}"
-
-
-def near_words(wanted: ImageTag, found: Iterable[str]) -> str:
-    """Return what is near a missing tag, as text: tags of the same target with other plans."""
-    start = f"{wanted.cann}-{wanted.chip}-{wanted.os}-py{wanted.python}-"
-    near = sorted(text for text in found if text.startswith(start) and TAG.fullmatch(text) and text != str(wanted))
-    if not near:
-        return f"it has nothing for {wanted.alias} either"
-    more = f" and {len(near) - NEAR_SHOWN} more" if len(near) > NEAR_SHOWN else ""
-    return f"it has, of other plans: {', '.join(near[:NEAR_SHOWN])}{more}"
 
 
 def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:

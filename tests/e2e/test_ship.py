@@ -26,7 +26,7 @@ from cannery.util.io.files import sha256_file
 from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import Arch
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
-from tests.e2e.registry import USER, Registry, login
+from tests.e2e.registry import Registry, login
 from tests.e2e.ship_fixtures import PROFILE, Flaky, Shipyard, make_checkout
 
 if TYPE_CHECKING:
@@ -164,20 +164,11 @@ def test_two_architectures_share_a_tag(ship: Ship) -> None:
         ship.yard.clean()
 
 
-def test_pull_says_what_was_looked_for_and_what_is_near(ship: Ship) -> None:
-    place = at(ship, "near")
-    done = ship("pull", *place, code=7)
+def test_pull_says_what_was_looked_for_and_what_lists_the_rest(ship: Ship) -> None:
+    done = ship("pull", *at(ship, "near"), code=7)
     assert ship.reference in done.err
-    assert "it has nothing for" in done.err
-    image = ship.yard.make()
-    name = f"{place[1]}/{PROFILE}"
-    other = ship.yard.plan.tag.alias.replace("-standin", "-0123456789ab-standin")
-    ship.yard.client.images.get(image).tag(name, other)
-    header = {"username": USER, "password": "open-sesame"}
-    list(ship.yard.client.api.push(name, other, stream=True, auth_config=header))
-    done = ship("pull", *place, code=7)
-    assert f"it has, of other plans: {other}" in done.err
     assert "build.py image" in done.err
+    assert "build.py index" in done.err
 
 
 def test_a_wrong_password_is_said_within_five_seconds(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,9 +293,6 @@ def test_a_complete_bundle_loads_by_itself_and_by_docker(ship: Ship) -> None:
     first = sha256_file(path)
     ship("bundle", "--output", str(path))
     assert sha256_file(path) == first
-    with tarfile.open(path) as tar:
-        tar.extractall(ship.folder / "inside", filter="data")
-    subprocess.run(("sha256sum", "--check", "--quiet", "SHA256SUMS"), cwd=ship.folder / "inside", check=True)
     ship.yard.clean()
     done = standalone(path)
     assert (done.returncode, ship.yard.has(image)) == (0, True), done.stderr
@@ -342,12 +330,9 @@ def test_a_bundle_since_holds_what_is_new_and_needs_its_base(ship: Ship) -> None
     for said in (ship("load", str(path), code=3).err, alone.stderr):
         assert "the base of this bundle is missing or another" in said
         assert json.loads(Path(f"{full}.json").read_text())["image"]["id"] in said
-    other = ship.yard.make("a third", layers=5)
-    ship.yard.client.images.get(other).tag(PROFILE, "old")
+    ship.yard.client.images.get(ship.yard.make("a third", layers=5)).tag(PROFILE, "old")
     ship.yard.forget(ship.reference)
-    done = standalone(path, "--base", f"{PROFILE}:old")
-    assert done.returncode == 3
-    assert f"{PROFILE}:old is {other}, without" in done.stderr
+    assert standalone(path).returncode == 3
 
 
 @pytest.mark.parametrize("about", [{}, {"only": "labels"}], ids=["equal", "labels"])

@@ -27,10 +27,12 @@ words = sys.argv[1:]
 if words[0] == "info":
     print(json.dumps({"Driver": "overlay2", "Architecture": "x86_64", "DriverStatus": STATUS}))
 elif words[:2] == ["image", "inspect"]:
-    if words[3] not in images:
+    if not set(words[3:]) <= set(images):
         sys.exit("No such image")
-    found = images[words[3]]
-    print(json.dumps([{"Id": found["id"], "RootFS": {"Layers": found["layers"]}}]))
+    found = [images[one] for one in words[3:]]
+    print(json.dumps([{"Id": one["id"], "RootFS": {"Layers": one["layers"]}} for one in found]))
+elif words[:2] == ["image", "ls"]:
+    print(*{one["id"] for one in images.values()}, sep=chr(10))
 elif words[0] == "save":
     sys.stdout.buffer.write(Path(images[words[2]]["archive"]).read_bytes())
 elif words[0] == "load":

@@ -160,7 +160,7 @@ def test_a_base_that_went_away_after_it_was_found_is_named(build: Build) -> None
     with pytest.raises(NetworkError) as caught:
         build(f"say:ERROR: failed to solve: {text}")
     assert caught.value.where == "registry q.io"
-    assert caught.value.what.startswith(f"it has no such image ({reference})")
+    assert caught.value.what.startswith(f"the engine cannot fetch it: {reference}")
 
 
 def test_ten_megabytes_arrive_whole(build: Build) -> None:

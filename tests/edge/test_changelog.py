@@ -234,7 +234,7 @@ def run_leaves_names_to_docker(_run: Run, _folder: Path) -> None:
 
 
 def a_bundle_is_a_docker_archive(_run: Run, _folder: Path) -> None:
-    names = [name for name, _ in documents(Held("sha256:0", "linux/amd64", ("a:1",), ()), None, b"{}", (), {})]
+    names = [name for name, _ in documents(Held("sha256:0", "linux/amd64", ("a:1",), ()), None, b"{}", ())]
     assert "manifest.json" in names
     assert "oci-layout" not in names
 

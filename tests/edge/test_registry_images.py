@@ -191,9 +191,10 @@ def test_what_is_not_there_is_built_by_the_options_that_were_given(
     monkeypatch: pytest.MonkeyPatch, changes: str, words: str
 ) -> None:
     monkeypatch.setattr(registry_images, "published", lambda *_: None)
-    monkeypatch.setattr(registry_images, "_near", lambda *_: "there is nothing for it")
     recipe = SimpleNamespace(name="stack", changes=changes)
-    dock: Any = SimpleNamespace(reference="r/stack:1", arch="amd64", plan=SimpleNamespace(tag="1", recipe=recipe))
+    dock: Any = SimpleNamespace(
+        reference="r/stack:1", registry="r", arch="amd64", plan=SimpleNamespace(tag="1", recipe=recipe)
+    )
     assert words in registry_images.absent(dock).hint
 
 

@@ -138,9 +138,9 @@ class Docker:
         return [found for name in self.named if (found := self.image(name))]
 
 
-def based(folder: Path, images: Mapping[str, str], named: str = "", **parts: str) -> dict[str, Any] | None:
+def based(folder: Path, images: Mapping[str, str], **parts: str) -> dict[str, Any] | None:
     with Bundle(str(bundle_file(folder, about(**{"layers": "abcd", "held": "c", "base": "abxd", **parts})))) as bundle:
-        return find_base(bundle, Docker(images), named)  # type: ignore[arg-type] # what it asks
+        return find_base(bundle, Docker(images))  # type: ignore[arg-type] # what it asks
 
 
 def test_a_base_is_known_by_its_layers(tmp_path: Path) -> None:
@@ -153,22 +153,12 @@ def test_a_base_is_known_by_its_layers(tmp_path: Path) -> None:
     elsewhere = based(tmp_path, {"scratch": "", "stack:1": "a", "renamed": "dba"})
     assert elsewhere is not None
     assert elsewhere["Id"] == "id of renamed"
-    other = based(tmp_path, {"mine": "abd"}, "mine")
-    assert other is not None
-    assert other["Id"] == "id of mine"
 
 
-@pytest.mark.parametrize(
-    ("images", "words"),
-    [
-        ({}, "old is not on this engine\n  stack:1 is not on this engine"),
-        ({"stack:1": "ab"}, "stack:1 is id of stack:1, without 1 of the 3 layers"),
-    ],
-)
-def test_a_base_that_is_missing_or_another_is_refused(tmp_path: Path, images: dict[str, str], words: str) -> None:
+@pytest.mark.parametrize("images", [{}, {"stack:1": "ab"}])
+def test_a_base_that_is_missing_or_another_is_refused(tmp_path: Path, images: dict[str, str]) -> None:
     with pytest.raises(LoadError) as caught:
         based(tmp_path, images)
-    assert words in caught.value.what
     assert (caught.value.code, "stack:1 (old)" in caught.value.hint) == (3, True)
 
 
@@ -249,7 +239,7 @@ def test_control_characters_of_a_bundle_are_not_printed(
     monkeypatch.setattr(load_bundle.Docker, "ask", lambda *_: None)
     assert load_bundle.main([str(path)]) == 3
     said = capsys.readouterr()
-    assert "?]0;owned??x? is not on this engine" in said.err
+    assert "(?]0;owned??x?) first" in said.err
     image = {**about("ab", "ab")["image"], "references": [hostile]}
     path = bundle_file(tmp_path, {**about("ab", "ab"), "image": image})
     monkeypatch.setattr(load_bundle, "load", lambda *_: hostile)

@@ -234,21 +234,22 @@ def base_error(text: str, ref: str = "q.io/a/b:1") -> CanneryError:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("unexpected status from HEAD request to https://q.io/v2/a/b/manifests/1: 401 Unauthorized", "refuses access"),
-        ("q.io/a/b:1: not found", "no such image"),
-        ('failed to do request: Head "https://q.io/v2/": tls: failed to verify certificate: x509: unknown', "TLS"),
-        ('failed to do request: Head "https://q.io/v2/": dial tcp 192.0.2.1:443: i/o timeout', "cannot be reached"),
-        ("no match for platform in manifest: not found", "not for this platform"),
-        ("429 Too Many Requests - toomanyrequests: limit", "rate"),
+        "unexpected status from HEAD request to https://q.io/v2/a/b/manifests/1: 401 Unauthorized",
+        "q.io/a/b:1: not found",
+        'failed to do request: Head "https://q.io/v2/": tls: failed to verify certificate: x509: unknown',
+        'failed to do request: Head "https://q.io/v2/": dial tcp 192.0.2.1:443: i/o timeout',
+        "no match for platform in manifest: not found",
+        "429 Too Many Requests - toomanyrequests: limit",
     ],
 )
-def test_reasons_of_a_registry(text: str, reason: str) -> None:
+def test_a_registry_is_named_with_its_answer(text: str) -> None:
     error = base_error(text)
     assert isinstance(error, NetworkError)
     assert error.where == "registry q.io"
-    assert reason in error.what
+    assert "q.io/a/b:1" in error.what
+    assert text in error.what
 
 
 def test_hub_has_no_host_in_its_references() -> None:
@@ -322,15 +323,6 @@ def test_errors_before_any_step(line: str, kind: type[Exception], word: str) -> 
     error = failure(apply(BuildState(), line), LOG)
     assert type(error) is kind
     assert word in str(error)
-
-
-def test_clipped_output_is_said() -> None:
-    state = apply(BuildState(), vertex(started=1.0))
-    state = apply(state, printed(b"abc\n[output clipped, log limit 200KiB/s reached]\nend\n"))
-    assert state.clipped == "200KiB/s"
-    end = 'process "x" did not complete successfully: exit code: 1'
-    error = failure(apply(state, vertex(started=1.0, completed=2.0, error=end)), LOG)
-    assert "BUILDKIT_STEP_LOG_MAX_SPEED=-1" in error.what
 
 
 def test_lines_cut_anywhere_come_out_whole() -> None:

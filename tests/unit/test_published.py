@@ -14,7 +14,6 @@ from cannery.ship.published import (
     ids_of,
     label_faults,
     merged_index,
-    near_words,
     parse_registry,
     published_reference,
     push_fault,
@@ -86,15 +85,6 @@ def test_what_may_be_secret_in_it_is_not_repeated(text: str) -> None:
     assert "s3cret" not in str(caught.value)
     assert "/x" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
-
-
-def test_tags_of_the_same_target_with_other_plans_are_near() -> None:
-    other = "8.5.0-910b-ubuntu22.04-py3.11-ffffffffffff"
-    found = ["latest", "8.5.0-910b-ubuntu22.04-py3.11", other, f"{other}-arm64", str(TAG), other.replace("910b", "a3")]
-    assert near_words(TAG, found) == f"it has, of other plans: {other}"
-    assert near_words(TAG, ["latest"]) == "it has nothing for 8.5.0-910b-ubuntu22.04-py3.11 either"
-    many = [f"8.5.0-910b-ubuntu22.04-py3.11-{n:012x}" for n in range(8)]
-    assert near_words(TAG, many).endswith(f"{many[4]} and 3 more")
 
 
 def test_a_tag_changes_for_no_other_image() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import tarfile
@@ -60,7 +59,6 @@ def write_bundle(part: Part, image: Held, base: Held | None, layers: Packed, con
     the digest of its configuration. Raises as those two.
     """
     loader = Path(load_bundle.__file__).read_bytes()
-    sums = {LOADER: hashlib.sha256(loader).hexdigest()}
     written: list[PackedLayer] = []
     # What tarfile calls of a file is `write`.
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
@@ -68,10 +66,9 @@ def write_bundle(part: Part, image: Held, base: Held | None, layers: Packed, con
         for layer, content in layers:
             _member(tar, layer.member, content, layer.bytes)
             written.append(layer)
-            sums[layer.member] = layer.sha256
         text = config()
         held = replace(image, id=digest_of(text))
-        for name, document in documents(held, base, text, written, sums):
+        for name, document in documents(held, base, text, written):
             _member(tar, name, io.BytesIO(document), len(document))
     return held
 

@@ -21,7 +21,6 @@ from cannery.ship.published import (
     ids_of,
     label_faults,
     merged_index,
-    near_words,
     published_reference,
 )
 from cannery.store.io.transfer import Route, fetch
@@ -249,16 +248,11 @@ def absent(dock: Dock) -> NetworkError:
     """Return the error for a prebuilt image that does not exist: its tag, and what is near."""
     there = published(dock, dock.reference)
     has = " and ".join(entry.arch for entry in there.entries) if there else ""
-    what = f"it has this tag for {has}, not for {dock.arch}" if has else f"it has no such tag; {_near(dock)}"
+    what = f"it has this tag for {has}, not for {dock.arch}" if has else "it has no such tag"
     name = dock.plan.recipe.name
     more = " with the same options" if dock.plan.recipe.changes else ""
-    hint = f"build.py image {name}{more} builds it, and build.py push {name}{more} puts it there"
+    hint = (
+        f"build.py image {name}{more} builds it, and build.py push {name}{more} puts it there; "
+        f"build.py index {name} --registry {dock.registry} shows what is there"
+    )
     return NetworkError(what, where=dock.reference, hint=hint)
-
-
-def _near(dock: Dock) -> str:
-    try:
-        with Repository(dock.reference, dock.access) as repository:
-            return near_words(dock.plan.tag, repository.tags())
-    except RefusedError:
-        return near_words(dock.plan.tag, ())

@@ -193,34 +193,21 @@ def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which Python may 
         raise ValueError("another shape")
 
 
-def find_base(bundle: Bundle, docker: Docker, named: str = "") -> dict[str, Any] | None:
-    """Return the image that the missing layers come from; None where the bundle is complete.
+def find_base(bundle: Bundle, docker: Docker) -> dict[str, Any] | None:
+    """Return an image of the engine that has the missing layers; None where the bundle is complete.
 
-    Any image serves that has those layers: a layer is known by its digest. So where the base's own names are missing
-    (engines give one image different ids, and a moving tag moves on), all images are searched.
+    Any image serves that has them, whatever its name: a layer is known by its digest.
     """
     base = bundle.about["base"]
-    needed = [layer for layer in bundle.layers if layer not in bundle.held]
+    needed = {layer for layer in bundle.layers if layer not in bundle.held}
     if not base or not needed:
         return None
-    seen = []
-    for reference in [named] if named else [base["id"], *base["references"]]:
-        found = docker.image(reference)
-        if found is None:
-            seen.append(f"{reference} is not on this engine")
-            continue
-        has = found["RootFS"].get("Layers") or []
-        missing = [layer for layer in needed if layer not in has]
-        if not missing:
-            return found
-        seen.append("{} is {}, without {} of the {} layers".format(reference, found["Id"], len(missing), len(needed)))
-    for found in docker.images() if not named else ():
-        if set(needed) <= set(found["RootFS"].get("Layers") or []):
+    for found in docker.images():
+        if needed <= set(found["RootFS"].get("Layers") or []):
             return found
     names = " ".join(base["references"])
-    hint = f"load the image or the bundle of {names} ({base['id']}) first, or name it with --base"
-    lines = "".join(f"\n  {line}" for line in seen)
-    raise LoadError(f"the base of this bundle is missing or another{lines}", hint=hint)
+    hint = f"load the image or the bundle of {names} ({base['id']}) first"
+    raise LoadError("the base of this bundle is missing or another", hint=hint)
 
 
 def layers_of(
@@ -449,7 +436,6 @@ def main(argv: Sequence[str]) -> int:
     """Load what is named; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
     parser.add_argument("bundle", metavar="BUNDLE")
-    parser.add_argument("--base", default="", metavar="REFERENCE", help="the image to take the missing layers from")
     parser.add_argument("--force", action="store_true", help="load an image of another architecture too")
     parser.add_argument("--docker", default="docker", metavar="PROGRAM", help="the docker command")
     arguments = parser.parse_args(argv)
@@ -459,7 +445,7 @@ def main(argv: Sequence[str]) -> int:
             info = docker.info()
             if not arguments.force:
                 check_platform(bundle.about["image"]["platform"], info)
-            base = find_base(bundle, docker, arguments.base)
+            base = find_base(bundle, docker)
             found = load(bundle, docker, base, lambda text: print(_shown(text), file=sys.stderr))
     except LoadError as error:
         print(_shown(f"error: {error.what}"), file=sys.stderr)
