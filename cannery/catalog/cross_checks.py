@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.component import FromSource, System, Wheels
+from cannery.catalog.errors import FaultError
 from cannery.vocab import Chip, did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -16,16 +17,11 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Component
 
 
-class CrossFault(NamedTuple):
-    """One thing that is wrong: the file below images/, where in it, what, and what to do."""
-
-    file: str
-    path: tuple[str | int, ...]
-    what: str
-    hint: str = ""
+# The file below images/, and what is wrong there.
+Found = tuple[str, FaultError]
 
 
-def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFault]:
+def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:
     """Give names that another file has to define and does not.
 
     `unread` are files (`components/ray.yaml`) that are there and could not be read: what they define is taken as known.
@@ -36,7 +32,7 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
     for name, profile in catalog.profiles.items():
         file, cann = f"profiles/{name}.yaml", profile.target.cann
         if cann not in bases:
-            yield CrossFault(file, ("target", "cann"), f"no CANN line {cann!r}", did_you_mean(cann, bases))
+            yield file, FaultError(f"no CANN line {cann!r}", did_you_mean(cann, bases), ("target", "cann"))
         for position, pin in enumerate(profile.components):
             yield from _pin_faults(file, position, pin, catalog, parts)
         yield from _unused(file, profile, catalog)
@@ -44,24 +40,24 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[CrossFaul
         for path, what, word, known in _references(component, catalog):
             if word not in (parts if what == "component" else known):
                 hint = _new_component(word, parts) if what == "component" else did_you_mean(word, known)
-                yield CrossFault(f"components/{name}.yaml", path, f"no {what} {word!r}", hint)
+                yield f"components/{name}.yaml", FaultError(f"no {what} {word!r}", hint, path)
         yield from _dangling(name, component, catalog)
     for index in sorted({*catalog.hashes} - {*catalog.indexes}):
-        yield CrossFault("hashes.yaml", (index,), f"no index {index!r}", did_you_mean(index, catalog.indexes))
+        yield "hashes.yaml", FaultError(f"no index {index!r}", did_you_mean(index, catalog.indexes), (index,))
     yield from _misnamed(catalog)
 
 
-def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[CrossFault]:
+def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[Found]:
     """Give substitutes of what the profile has no wheel of, and a profile in its place that is not there."""
     pinned = {pin.name for pin in profile.components if pin.version}
     wheels = {name for name in pinned if isinstance(catalog.components.get(name), Wheels)}
     for position, one in enumerate(profile.substitutes):
         if one.name not in wheels:
             what = f"{one.name} is no wheel that this profile pins"
-            yield CrossFault(file, ("substitutes", position, "name"), what, did_you_mean(one.name, wheels))
+            yield file, FaultError(what, did_you_mean(one.name, wheels), ("substitutes", position, "name"))
     if profile.replaced and profile.replaced.by not in catalog.profiles:
         what = f"no profile {profile.replaced.by!r}"
-        yield CrossFault(file, ("replaced", "by"), what, did_you_mean(profile.replaced.by, catalog.profiles))
+        yield file, FaultError(what, did_you_mean(profile.replaced.by, catalog.profiles), ("replaced", "by"))
 
 
 def _references(
@@ -83,7 +79,7 @@ def _references(
             yield ("tree_links", link), "component", target.partition("/")[0], ()
 
 
-def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[CrossFault]:
+def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Found]:
     """Give links to what is not exported of the other component's tree: they would lead nowhere in the image."""
     for link, target in component.tree_links.items() if isinstance(component, FromSource) else ():
         other, _, inside = target.partition("/")
@@ -91,15 +87,15 @@ def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Cro
         if paths and not any(f"{inside}/".startswith(f"{path.rstrip('/')}/") for path in paths):
             what = f"{target} is in no image: of {other} only {', '.join(paths)} is exported"
             hint = f"add it to `paths` in images/components/{other}.yaml"
-            yield CrossFault(f"components/{name}.yaml", ("tree_links", link), what, hint)
+            yield f"components/{name}.yaml", FaultError(what, hint, ("tree_links", link))
 
 
-def _pin_faults(file: str, position: int, pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[CrossFault]:
+def _pin_faults(file: str, position: int, pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[Found]:
     where, component = ("components", position), catalog.components.get(pin.name)
     if pin.name not in known:
-        yield CrossFault(file, (*where, "name"), f"no component {pin.name!r}", _new_component(pin.name, known))
+        yield file, FaultError(f"no component {pin.name!r}", _new_component(pin.name, known), (*where, "name"))
     elif component is not None:
-        yield from (CrossFault(file, where, *fault) for fault in _misfits(pin, component, catalog))
+        yield from ((file, FaultError(what, hint, where)) for what, hint in _misfits(pin, component, catalog))
 
 
 def _misfits(pin: Pin, component: Component, catalog: Catalog) -> Iterator[tuple[str, str]]:
@@ -131,12 +127,12 @@ def _new_component(word: str, known: Collection[str]) -> str:
     return f"make images/components/{canonicalize_name(word)}.yaml (docs/reference/fields.md), or {other}"
 
 
-def _misnamed(catalog: Catalog) -> Iterator[CrossFault]:
+def _misnamed(catalog: Catalog) -> Iterator[Found]:
     """Give chips that are missing, and bases whose file has the name of another CANN."""
     for chip in Chip:
         if chip not in catalog.chips:
-            yield CrossFault("chips.yaml", (), f"chip {chip} is missing", "add it, as the others are")
+            yield "chips.yaml", FaultError(f"chip {chip} is missing", "add it, as the others are")
     for name, line in catalog.bases.items():
         if line.cann != name:
             what = f"{line.cann!r} is not in the file's name, which is {name!r}"
-            yield CrossFault(f"bases/{name}.yaml", ("cann",), what, f"correct it, or name the file {line.cann}.yaml")
+            yield f"bases/{name}.yaml", FaultError(what, f"correct it, or name the file {line.cann}.yaml", ("cann",))

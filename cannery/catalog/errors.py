@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from cannery.errors import UsageError
 from cannery.vocab import did_you_mean
@@ -62,14 +62,6 @@ class CatalogError(UsageError):
         self.parts = tuple(parts)
 
 
-class Fault(NamedTuple):
-    """One thing that is wrong in a value: where in it, what is wrong, and what to do ("")."""
-
-    path: tuple[str | int, ...]
-    what: str
-    hint: str
-
-
 def problem(where: str, what: str, hint: str = "") -> UsageError:
     """Return one part of a `CatalogError`: without user names and passwords, and short enough to read."""
     return UsageError(_shown(what), where=where, hint=_shown(hint))
@@ -90,7 +82,7 @@ def _shown(text: str) -> str:
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
 
 
-def faults(error: ValidationError, annotation: object) -> Iterator[Fault]:
+def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
     """Give everything that pydantic found wrong in a value; `annotation` is the type that it was validated as."""
     for detail in error.errors(include_url=False):
         kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
@@ -99,25 +91,25 @@ def faults(error: ValidationError, annotation: object) -> Iterator[Fault]:
         models, path = _start(annotation, tuple(part for part in detail["loc"] if part != KEY))
         found = context.get("error")
         if isinstance(found, FaultError):
-            yield Fault(path + found.path, found.what, found.hint)
+            yield FaultError(found.what, found.hint, path + found.path)
         elif kind == "extra_forbidden":
             known = {
                 field.alias or name for model in _at(models, path[:-1]) for name, field in model.model_fields.items()
             }
             is_of_kind = len(path) == 1 and len(detail["loc"]) == 2
             what = f"kind {detail['loc'][0]} has no such key" if is_of_kind else "unknown key"
-            yield Fault(path, what, did_you_mean(str(path[-1]), known))
+            yield FaultError(what, did_you_mean(str(path[-1]), known), path)
         elif kind == "missing":
-            yield Fault(path, "missing", "this key has to be given")
+            yield FaultError("missing", "this key has to be given", path)
         elif kind in {"union_tag_invalid", "union_tag_not_found"}:
             tags = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
             what = f"{context['tag']!r} is not known" if "tag" in context else "missing"
             hint = GONE_KINDS.get(context.get("tag", "")) or _nearest(context.get("tag"), tags)
-            yield Fault((*path, context["discriminator"].strip("'")), what, hint)
+            yield FaultError(what, hint, (*path, context["discriminator"].strip("'")))
         else:
             words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             what = YAML_WORDS.get(kind, "").format(**context) or detail["msg"]
-            yield Fault(path, what, _nearest(value, words))
+            yield FaultError(what, _nearest(value, words), path)
 
 
 def _nearest(value: object, known: list[str]) -> str:

@@ -108,7 +108,7 @@ def test_a_substitute_that_only_a_stand_in_has_renames_no_other_image() -> None:
 def test_a_name_that_means_nothing(changes: dict[str, object], path: tuple[object, ...]) -> None:
     unpinned = [*COMPONENTS[:2], {"name": "ray"}]
     faults = list(cross_check(stack(components=unpinned, **changes), ()))
-    assert ("profiles/stack.yaml", path) in [(fault.file, fault.path) for fault in faults]
+    assert ("profiles/stack.yaml", path) in [(file, fault.path) for file, fault in faults]
 
 
 def test_neither_its_place_nor_what_replaced_it_is_inherited() -> None:

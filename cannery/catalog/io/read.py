@@ -65,8 +65,8 @@ def load_catalog(images: Path, own: Path | None = None) -> Catalog:
         own=reader.own_files,
     )
     reader.stop_if_shared()
-    for fault in cross_check(catalog, [file for part in reader.problems if (file := reader.of_profiles(part))]):
-        reader.note(fault.file, fault.path, fault.what, fault.hint)
+    for file, fault in cross_check(catalog, [*filter(None, map(reader.of_profiles, reader.problems))]):
+        reader.note(file, fault)
     reader.stop_if_shared()
     return _usable(catalog, reader) if reader.problems else catalog
 
@@ -135,10 +135,10 @@ class _Reader:
             self.own_files[name] = shown
         return shown, path or self.folders[BUILT_IN] / name
 
-    def note(self, file: str, path: tuple[str | int, ...], what: str, hint: str) -> None:
-        """Note what is wrong at `path` in a file that was read."""
-        where = self.documents[file].where(path)
-        self.problems.append(problem(where, ": ".join(filter(None, (".".join(map(str, path)), what))), hint))
+    def note(self, file: str, fault: FaultError) -> None:
+        """Note what is wrong in a file that was read."""
+        what = ": ".join(filter(None, (".".join(map(str, fault.path)), fault.what)))
+        self.problems.append(problem(self.documents[file].where(fault.path), what, fault.hint))
 
     def folder(
         self,
@@ -162,7 +162,7 @@ class _Reader:
             what, _, hint = fault(stem).partition("; ")
             if what:
                 self.problems.append(problem(self.at(f"{name}/{file}")[0], what, hint))
-            value = self.file(f"{name}/{file}", model, adapter, read)
+            value = self.file(f"{name}/{file}", model, read, adapter)
             if value is not None:
                 found[stem] = value
         if not found and not self.problems:
@@ -210,13 +210,10 @@ class _Reader:
         self,
         name: str,
         model: type[M],
-        adapter: TypeAdapter[M] | None = None,
         read: Callable[[str], YamlDocument] | None = None,
+        adapter: TypeAdapter[M] | None = None,
     ) -> M:
-        """Read one file into `model`, a type (`adapter`: the same, made once for many files).
-
-        The value is None after a problem, which is noted.
-        """
+        """Read one file into `model`, a type (`adapter`: the same); None after a problem, which is noted."""
         try:
             document = self.documents[name] = (read or self.document)(name)
             value = (adapter or TypeAdapter(model)).validate_python(document.value)
@@ -225,7 +222,7 @@ class _Reader:
         except ValidationError as error:
             found = list(faults(error, model))
             for fault in found[:MOST_PROBLEMS]:
-                self.note(name, fault.path, fault.what, fault.hint)
+                self.note(name, fault)
             if len(found) > MOST_PROBLEMS:
                 what = f"{len(found) - MOST_PROBLEMS} more problems"
                 self.problems.append(problem(self.at(name)[0], what, MANY))
@@ -243,7 +240,7 @@ class _Reader:
         try:
             return built_in if len(self.problems) > before else own.over(built_in)
         except FaultError as error:
-            self.note(name, error.path, error.what, error.hint)
+            self.note(name, error)
             return built_in
 
     def _built_in(self, name: str) -> YamlDocument:

@@ -99,10 +99,6 @@ class NoFileError(FindingsError):
         self.askers: tuple[str, ...] = ()
 
 
-class UnreachedError(NetworkError):
-    """An index that a package is bound to was not reached, and nothing is known of the release."""
-
-
 @dataclass(frozen=True)
 class Binder:
     """Chooses where bound packages come from, by the answers of the places; files of its own go below `folder`."""
@@ -115,7 +111,7 @@ class Binder:
     def source(self, name: str) -> Source:
         """Return where the bound package `name` comes from.
 
-        Raises `NoFileError` when its index has no file of it for the target, `UnreachedError` when the index is not
+        Raises `NoFileError` when its index has no file of it for the target, `NetworkError` when the index is not
         reached and nothing is known of the release.
         """
         index = index_of(self.request)[name]
@@ -164,7 +160,7 @@ class Binder:
         if not releases:
             places = "; ".join(str(answer) for answer in own)
             state = f"was not reached, and nothing is known of it: {places}" if own else "is a folder of yours"
-            raise UnreachedError(
+            raise NetworkError(
                 f"{name} {pin or ''}".rstrip() + f" comes from index {index}, which {state}\n"
                 f"    → {_way_out(name, pin, index if own else '')}"
             )

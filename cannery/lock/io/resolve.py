@@ -26,7 +26,6 @@ from cannery.lock.files import best_wheel, public_mirrors, uv_platform
 from cannery.lock.io.bound import (
     Binder,
     NoFileError,
-    UnreachedError,
     bound_questions,
     index_of,
     known_sources,
@@ -136,7 +135,7 @@ class Resolver:
         for name in names:
             try:
                 sources.append(binder.source(name))
-            except UnreachedError as error:
+            except NetworkError as error:
                 lost.append(error.what)
             except NoFileError as error:
                 error.askers = self.via.get(name, ("", ()))[1]
