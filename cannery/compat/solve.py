@@ -43,7 +43,7 @@ class Solver:
 
     `movable` names what may move (None: all that is not overridden), `has` whether a release (name, version) can be
     had, `pythons` further Pythons that have to fit. With `keeps` a misfit that is there already may stay where nothing
-    moves. With `upwards` what moves along goes to its newest release that fits, else to the nearest one.
+    moves.
     """
 
     subject: Subject
@@ -51,7 +51,6 @@ class Solver:
     has: Callable[[str, str], bool] = field(default=_anything, compare=False)
     pythons: tuple[str, ...] = ()
     keeps: bool = False
-    upwards: bool = False
 
     @cached_property
     def _present(self) -> frozenset[tuple[str, str]]:
@@ -176,12 +175,9 @@ class Solver:
         return more if can_be else None
 
     def _ranked(self, proposed: Subject, name: str, versions: Iterable[str]) -> list[str]:
-        """Return versions in the order in which they are tried: final ones first, then the newest or the nearest."""
-        if self.upwards:
-            ordered = sorted(versions, key=parsed_version, reverse=True)
-        else:
-            present = proposed.versions[name]
-            ordered = sorted(versions, key=lambda version: (distance(present, version), parsed_version(version)))
+        """Return versions in the order in which they are tried: final ones first, then the nearest."""
+        present = proposed.versions[name]
+        ordered = sorted(versions, key=lambda version: (distance(present, version), parsed_version(version)))
         return sorted(ordered, key=lambda version: parsed_version(version).is_prerelease)
 
 
@@ -217,7 +213,7 @@ def upgrader(
     """Return the solver for moves of the recipe's pinned wheels: to newer releases that `has` allows, for `pythons`."""
     subject = Subject(recipe, catalog, {})
     pins = frozenset(c.package for c in recipe.wheels if c.version) - subject.overridden
-    return Solver(subject, pins, has, pythons, keeps=True, upwards=True)
+    return Solver(subject, pins, has, pythons, keeps=True)
 
 
 def newest_pins(solver: Solver, newest: Callable[[str], str | None]) -> dict[str, str]:

@@ -133,21 +133,15 @@ def _problems(lock: Lock, request: LockRequest, indexes: frozenset[str]) -> tupl
     return (*_header(lock, request), *_asked(lock, request), *_files(lock, request, indexes))
 
 
-def is_for(lock: Lock, request: LockRequest) -> bool:
-    """Whether the lock is for the request's profile, Python and arch, from whatever inputs."""
-    return (lock.profile, lock.python, lock.arch) == (request.profile, request.python, request.arch)
-
-
 def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
-    if lock.inputs != request.digest and is_for(lock, request):
-        yield CHANGED
     pairs = (
         ("profile", lock.profile, request.profile),
         ("Python", lock.python, request.python),
         ("arch", lock.arch, request.arch),
         ("date bound", lock.exclude_newer, request.exclude_newer),
     )
-    yield from (f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants)
+    found = [f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants]
+    yield from found or ([CHANGED] if lock.inputs != request.digest else [])
 
 
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:

@@ -83,10 +83,10 @@ TORCH: dict[str, str | None] = {"torch": "2.8.0", "torch-npu": "2.8.0"}
 
 def test_the_newest_row_of_the_target_takes_its_companions_along() -> None:
     assert moves(TORCH).newest("torch-npu") == {"torch-npu": "2.9.0.post1", "torch": "2.9.0"}
-    # Asked the other way round, torch_npu goes to its newest row for that torch.
-    assert moves(TORCH).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0.post1"}
+    # Asked the other way round, torch_npu goes to its nearest row for that torch; its own turn brings the newest.
+    assert moves(TORCH).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0"}
     three = {**TORCH, "torchvision": "0.23.0"}
-    assert moves(three).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0.post1", "torchvision": "0.24.0"}
+    assert moves(three).newest("torch") == {"torch": "2.9.0", "torch-npu": "2.9.0", "torchvision": "0.24.0"}
     assert moves(three).newest("torchvision") == moves(three).newest("torch")
 
 

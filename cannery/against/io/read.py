@@ -33,14 +33,11 @@ ALONE = (
 def read_config(place: ImagePlace, reference: str) -> Config:
     """Return an image's configuration. Raises `UsageError` where its place does not have it, and as `find`."""
     found = place.find(reference)
-    if found is None and isinstance(place, EnginePlace):
-        hint = f"docker pull {reference}, or docker load, on this engine (`docker info` reports which)"
-        raise UsageError(f"no image {reference} on this engine", hint=hint)
     if found is None:
-        hint = (
-            "`build.py pull` and `build.py load` bring one there. An image in Docker is found while Docker is running"
-        )
-        raise UsageError(f"no image {reference} in this host's image store, and no Docker engine is running", hint=hint)
+        is_engine = isinstance(place, EnginePlace)
+        where = "on this engine" if is_engine else "in this host's image store, and no Docker engine is running"
+        hint = f"docker pull {reference}, or `build.py pull` or `load`, brings one there"
+        raise UsageError(f"no image {reference} {where}", hint=hint)
     config: Mapping[str, Any] = place.attributes(found.id).get("Config") or {}
     pairs = (text.partition("=")[::2] for text in config.get("Env") or ())
     return Config(found.id, found.arch, dict(pairs), found.labels)

@@ -11,7 +11,7 @@ from cannery.compat.findings import Finding
 from cannery.errors import FindingsError, UsageError
 from cannery.lock.files import with_published
 from cannery.lock.lock import REMAKE, format_lock, parse_lock
-from cannery.lock.request import TOOLS_PROFILE, is_for, lock_problems, lock_request, tools_request
+from cannery.lock.request import TOOLS_PROFILE, lock_problems, lock_request, tools_request
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
 from cannery.util.io.files import is_of_files, shown_path, unwritable, write_atomic
@@ -186,8 +186,7 @@ def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: s
         raise FindingsError(f"the lock {whose}is missing", where=_shown(store, path), hint=hint)
     problems = lock_problems(lock, request, catalog.indexes)
     if problems:
-        is_stale = lock.inputs != request.digest and is_for(lock, request)
-        state = "is stale" if is_stale else "was copied, merged or edited by hand"
+        state = "is stale" if lock.inputs != request.digest else "was edited by hand"
         raise FindingsError(f"the lock {state}: {_first(problems)}", where=_shown(store, path), hint=hint)
     return lock
 
