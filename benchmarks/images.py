@@ -108,7 +108,7 @@ class Bench:
         """Link the byte code of the locked wheels, and with `notes` the digests of the locked layers."""
         names = [package.sha256 for package in self.plan.lock.packages]
         names += [layer.digest for layer in self.plan.layers] if notes else []
-        for path in [*source.glob("layers/code/*.zip"), *source.glob("layers/*.json")]:
+        for path in [*source.glob("layers/code/*/*.zip"), *source.glob("layers/*.json")]:
             if path.name.partition("-")[0] in names:
                 target = cache / path.relative_to(source)
                 target.parent.mkdir(parents=True, exist_ok=True)

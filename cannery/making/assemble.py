@@ -160,7 +160,7 @@ def _new_file(folder: Path) -> IO[bytes]:
 
 
 def _code(on: Bench, modules: Sequence[Modules]) -> list[Path]:
-    return [code_path(one.key, on.worker, on.cache) for one in modules]
+    return [code_path(one, on.worker, on.cache) for one in modules]
 
 
 def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:

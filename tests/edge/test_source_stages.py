@@ -286,7 +286,7 @@ def test_a_tree_has_the_same_files_whoever_makes_its_layer(stages: Stages, tmp_p
     make_code([modules], worker, tmp_path)
     stream = io.BytesIO()
     place = Place(f"{sys.version_info[0]}.{sys.version_info[1]}", EPOCH)
-    write_layer(Content(trees=(tree,)), place, [code_path(modules.key, worker, tmp_path)], stream)
+    write_layer(Content(trees=(tree,)), place, [code_path(modules, worker, tmp_path)], stream)
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         made = {

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zipfile
 from dataclasses import replace
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from cannery.assemble.image import (
     settings_of,
 )
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.code import PROGRAM, Worker, code_path, make_code, modules_in, python_worker
+from cannery.assemble.io.code import PROGRAM, Modules, Worker, code_path, make_code, modules_in, python_worker
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.load import archive
 from cannery.assemble.io.wheel_files import WheelError
@@ -61,7 +62,7 @@ def compile_all(content: Content, worker: Worker, cache: Path) -> None:
 
 
 def code_of(content: Content, cache: Path) -> list[Path]:
-    return [code_path(modules.key, WORKER, cache) for modules in modules_in(content, PYTHON)]
+    return [code_path(modules, WORKER, cache) for modules in modules_in(content, PYTHON)]
 
 
 def layer(tmp_path: Path, content: Content) -> tuple[Made, bytes]:
@@ -110,10 +111,60 @@ def test_byte_code_is_made_once_for_each_wheel_and_python(tmp_path: Path) -> Non
     wheel, other = hashed(make(tmp_path, {"demo/a.py": ""})), Worker(lambda: ("false",), {}, "another Python")
     compile_all(Content((wheel,)), WORKER, tmp_path)
     compile_all(Content((wheel,)), Worker(lambda: ("false",), {}, sys.version), tmp_path)
-    assert code_path(wheel.sha256, WORKER, tmp_path) != code_path(wheel.sha256, other, tmp_path)
+    (modules,) = modules_in(Content((wheel,)), PYTHON)
+    assert code_path(modules, WORKER, tmp_path) != code_path(modules, other, tmp_path)
     with pytest.raises(UnableError, match="byte code"):
         compile_all(Content((wheel,)), other, tmp_path)
-    assert not code_path(wheel.sha256, other, tmp_path).exists()
+    assert not code_path(modules, other, tmp_path).exists()
+
+
+# Answers a batch with its sources, backwards.
+BACKWARDS = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from bytecode import framed, packed, read_frame, unpacked
+while (batch := read_frame(sys.stdin.buffer)) is not None:
+    sys.stdout.buffer.write(framed(packed((path, data[::-1]) for path, data in unpacked(batch))))
+    sys.stdout.buffer.flush()
+"""
+
+
+def other_version(folder: Path, files: Mapping[str, str], name: str = "demo") -> list[Modules]:
+    folder.mkdir(exist_ok=True)
+    return modules_in(Content((hashed(make(folder, files, name)),)), PYTHON)
+
+
+def compiled_of(modules: list[Modules], cache: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(code_path(modules[0], WORKER, cache)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_byte_code_of_what_another_version_has_too_is_not_made_again(tmp_path: Path) -> None:
+    sources = {"demo/a.py": "a = 1\n", "demo/b.py": "b = 1\n", "demo/c.py": "c = 1\n", "demo/bad.py": "print 'x'"}
+    make_code(other_version(tmp_path / "1", sources), WORKER, tmp_path)
+    new = {"demo/a.py": "a = 1\n", "demo/b.py": "b = 2\n", "demo/moved.py": "c = 1\n", "demo/bad.py": "print 'y'"}
+    backwards = Worker(lambda: (sys.executable, "-c", BACKWARDS, str(PROGRAM.parent)), os.environ, sys.version)
+    modules = other_version(tmp_path / "2", new)
+    make_code(modules, backwards, tmp_path)
+    made = compiled_of(modules, tmp_path)
+    assert {name.rpartition("/")[2]: data for name, data in made.items() if data[:4] != MAGIC_NUMBER} == {
+        "b.py": b"\n2 = b", "moved.py": b"\n1 = c", "bad.py": b"'y' tnirp"
+    }  # fmt: skip
+    assert [name.rpartition("/")[2] for name, data in made.items() if data[:4] == MAGIC_NUMBER] == [f"a.{TAG}.pyc"]
+
+
+@pytest.mark.parametrize(
+    "before", [{}, {"demo/b.py": "b = 1\n"}, {"demo/a.py": "a = 1\n", "demo/old.py": "", "x.py": ""}]
+)
+def test_byte_code_is_the_same_whatever_version_was_made_before(tmp_path: Path, before: dict[str, str]) -> None:
+    new = {"demo/a.py": "a = 1\n", "demo/b.py": "b = 2\n", "demo/empty.py": "", "demo/bad.py": "print 'x'"}
+    make_code(other_version(tmp_path / "1", before), WORKER, tmp_path / "cache")
+    make_code(other_version(tmp_path / "1", {"demo/a.py": "other\n"}, "demo_more"), WORKER, tmp_path / "cache")
+    modules = other_version(tmp_path / "2", new)
+    for cache in ("cache", "empty"):
+        make_code(modules, WORKER, tmp_path / cache)
+    assert len(compiled_of(modules, tmp_path / "empty")) == 3
+    assert compiled_of(modules, tmp_path / "cache") == compiled_of(modules, tmp_path / "empty")
 
 
 def test_a_worker_that_ends_early_is_reported_with_its_words(tmp_path: Path) -> None:
@@ -148,7 +199,8 @@ def test_where_an_image_does_not_run_this_hosts_python_of_the_same_release_compi
         return
     compile_all(Content((wheel,)), worker, tmp_path)
     compile_all(Content((wheel,)), WORKER, tmp_path)
-    made, own = (code_path(wheel.sha256, one, tmp_path).read_bytes() for one in (worker, WORKER))
+    (modules,) = modules_in(Content((wheel,)), PYTHON)
+    made, own = (code_path(modules, one, tmp_path).read_bytes() for one in (worker, WORKER))
     assert made == own
 
 

@@ -263,6 +263,31 @@ def test_byte_code_does_not_depend_on_what_is_compiled_beside_it() -> None:
     assert compiled([modules[-3:], []], sys.executable, 1).items() <= together.items()
 
 
+# Each leaves something in its process that another one has as a constant: an identifier of one letter beyond ASCII, the
+# braces of an annotation that is written out, a module that is imported, a codec.
+LEFT = (
+    "é = 1\n",
+    "from __future__ import annotations\na: f'{{{b}}}'\n",
+    "a = '\\N{BULLET}'\n",
+    "# coding: cp1252\na = 1\n",
+)
+HELD = "A = ['é', '{', '}', 'normalize', 'q', '.', ' ']\ndef f(a='é'): return {'{': a.normalize}, 1.5, b'x', ''\n"
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_byte_code_does_not_depend_on_what_other_modules_leave_in_the_process(left: str) -> None:
+    modules = [(f"{SITE}/left.py", left.encode()), (f"{SITE}/held.py", HELD.encode())]
+    together = compiled([modules], sys.executable, 1)
+    assert len(together) == 2
+    assert compiled([modules[1:]], sys.executable, 1).items() <= together.items()
+    assert compiled([modules[::-1]], sys.executable, 1) == together
+
+
+def test_a_process_that_ends_before_its_answer_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"compiles|pipe"):
+        compiled([[module(1)]], "/bin/true", 1)
+
+
 @pytest.mark.parametrize("source", [b"print 'x'\n", b"a = 1\0", b"# coding: none-such\n", b"(" * 300])
 def test_what_does_not_compile_has_no_byte_code(source: bytes) -> None:
     assert [path[-12:] for path in compiled([[(f"{SITE}/x.py", source), module(2)]], sys.executable, 1)] == [

@@ -1,8 +1,9 @@
 """Compiles modules to byte code that is the same wherever it is made: by this file, run as a program of its own.
 
-The bytes of a .pyc depend on what the compiling process holds (marshal marks what it may meet again). So each batch has
-a fresh process that imports next to nothing, and a batch's modules are the same ones on every machine. The .pyc files
-are checked against the hash of their source (PEP 552): an edit in a container takes effect, and no time is in them.
+The bytes of a .pyc must not depend on what its process has compiled before. marshal marks interned strings, and objects
+that have more than one reference. Modules share only strings of one character, so all of these are interned first, as
+Python 3.13 does. (So the 20,596 modules of quickstart have the same bytes from the first to the last and back.) A .pyc
+is checked against the hash of its source (PEP 552): an edit in a container takes effect, and no time is in it.
 
 It is copied into each rendered folder as tools/common/bytecode.py: it needs Python 3.10 and the standard library alone.
 """
@@ -14,10 +15,11 @@ import sys
 
 TYPE_CHECKING = False  # of `typing`, which would fill the process
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import subprocess
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
 
-# Modules of one process. A process takes 15 ms to start, and a module 2 ms to compile.
+# Modules that are sent to a process at once.
 BATCH = 200
 # The flags of a .pyc that is held against the hash of its source at each import.
 CHECKED_HASH = (0b11).to_bytes(4, "little")
@@ -30,16 +32,40 @@ def compiled(wheels: Sequence[Sequence[tuple[str, bytes]]], interpreter: str, jo
     `jobs` processes of `interpreter` run at once. Of a module that two wheels have, the later one's .pyc is kept. A
     module that does not compile has none: some packages carry files for other versions of Python.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(jobs) as pool:
-        answers = pool.map(lambda batch: _in_a_process(batch, interpreter), [b for w in wheels for b in batches(w)])
-        return {path: data for answer in answers for path, data in answer}
+    asked = (packed(modules[first : first + BATCH]) for modules in wheels for first in range(0, len(modules), BATCH))
+    return {path: data for answer in answers(asked, interpreter, jobs) for path, data in unpacked(answer) if data}
 
 
-def batches(modules: Sequence[tuple[str, bytes]]) -> list[Sequence[tuple[str, bytes]]]:
-    """Return the modules of a wheel, or of a tree, as the batches that one process each compiles."""
-    return [modules[first : first + BATCH] for first in range(0, len(modules), BATCH)]
+def answers(asked: Iterable[bytes], interpreter: str, jobs: int) -> Iterator[bytes]:
+    """Give the packed .pyc files of packed batches of modules, in their order; an empty batch comes back as it is.
+
+    At most `jobs` processes compile, one batch after the other. Raises `OSError` where one ends before its answer.
+    """
+    from collections import deque
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from contextlib import ExitStack
+
+    waiting: deque[Future[bytes]] = deque()
+    idle: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
+
+        def answer(batch: bytes) -> bytes:
+            if not batch:
+                return batch
+            try:
+                process = idle.pop()
+            except IndexError:
+                process = stack.enter_context(_process(interpreter))
+            found = _answer(process, batch)
+            idle.append(process)
+            return found
+
+        for batch in asked:
+            waiting.append(pool.submit(answer, batch))
+            if len(waiting) > 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def pyc_path(path: str, tag: str) -> str:
@@ -48,26 +74,33 @@ def pyc_path(path: str, tag: str) -> str:
     return f"{folder}/__pycache__/{name.removesuffix('.py')}.{tag}.pyc"
 
 
-def _in_a_process(batch: Sequence[tuple[str, bytes]], interpreter: str) -> list[tuple[str, bytes]]:
-    """Compile a batch. The seed is fixed: before Python 3.11 the order of a constant set depends on it."""
-    if not batch:
-        return []
+def _process(interpreter: str) -> subprocess.Popen[bytes]:
+    """Start a process that compiles. Its seed is fixed: before Python 3.11 a constant set is ordered by it."""
     import os
     import subprocess
 
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = (interpreter, "-S", "-s", "-B", "-W", "ignore", __file__)
-    asked = b"".join(_packed(name, source) for name, source in batch)
-    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, env={**env, "PYTHONHASHSEED": "0"}, check=True)
-    return [(name, data) for name, data in _unpacked(done.stdout) if data]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env={**env, "PYTHONHASHSEED": "0"})
 
 
-def _packed(name: str, content: bytes) -> bytes:
-    path = name.encode()
-    return _SIZES.pack(len(path), len(content)) + path + content
+def _answer(process: subprocess.Popen[bytes], batch: bytes) -> bytes:
+    if process.stdin and process.stdout:
+        process.stdin.write(framed(batch))
+        process.stdin.flush()
+        if (found := read_frame(process.stdout)) is not None:
+            return found
+    raise OSError("a process that compiles has ended before its answer")
 
 
-def _unpacked(data: bytes) -> list[tuple[str, bytes]]:
+def packed(pairs: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return (name, content) pairs as one stream of bytes."""
+    named = ((name.encode(), content) for name, content in pairs)
+    return b"".join(_SIZES.pack(len(name), len(content)) + name + content for name, content in named)
+
+
+def unpacked(data: bytes) -> list[tuple[str, bytes]]:
     """Return the (name, content) pairs of a stream of them."""
     pairs, at = [], 0
     while at < len(data):
@@ -76,6 +109,20 @@ def _unpacked(data: bytes) -> list[tuple[str, bytes]]:
         pairs.append((data[at : at + name].decode(), data[at + name : at + name + content]))
         at += name + content
     return pairs
+
+
+def framed(batch: bytes) -> bytes:
+    """Return a packed batch as it is sent, behind its length."""
+    return _LENGTH.pack(len(batch)) + batch
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """Return the next packed batch of a stream; None at its end, and where it ends within one."""
+    length = stream.read(_LENGTH.size)
+    if len(length) < _LENGTH.size:
+        return None
+    batch = stream.read(_LENGTH.unpack(length)[0])
+    return batch if len(batch) == _LENGTH.unpack(length)[0] else None
 
 
 def _pyc(path: str, source: bytes) -> tuple[str, bytes]:
@@ -88,46 +135,21 @@ def _pyc(path: str, source: bytes) -> tuple[str, bytes]:
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError):
         return cached, b""
-    return cached, MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + marshal.dumps(code)
-
-
-def framed(batch: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return a batch of (name, content) as `serve` takes and gives it; an empty one comes back as it is."""
-    content = b"".join(_packed(name, data) for name, data in batch)
-    return _LENGTH.pack(len(content)) + content
-
-
-def read_frame(stream: IO[bytes]) -> list[tuple[str, bytes]] | None:
-    """Return the next batch of a stream; None at its end."""
-    length = stream.read(_LENGTH.size)
-    return _unpacked(stream.read(_LENGTH.unpack(length)[0])) if len(length) == _LENGTH.size else None
-
-
-def serve(jobs: int) -> None:
-    """Compile batches that come in on standard input, each in a process of its own, and answer in their order."""
-    from collections import deque
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-    waiting: deque[Future[list[tuple[str, bytes]]]] = deque()
-    with ThreadPoolExecutor(jobs) as pool:
-        more = True
-        while more or waiting:
-            batch = read_frame(sys.stdin.buffer) if more else None
-            more = batch is not None
-            if batch is not None:
-                waiting.append(pool.submit(_in_a_process, batch, sys.executable))
-            if len(waiting) > 2 * jobs or (not more and waiting):
-                sys.stdout.buffer.write(framed(waiting.popleft().result()))
-                sys.stdout.buffer.flush()
+    data = marshal.dumps(code)
+    if sys.hexversion < 0x030B0000:  # there an interned string is marked only where others hold it too, as `code` does
+        data = marshal.dumps(marshal.loads(data))
+    return cached, MAGIC_NUMBER + CHECKED_HASH + source_hash(source) + data
 
 
 def main() -> None:
-    """Compile what comes in on standard input: one batch, or with an argument what `serve` does by so many jobs."""
-    if len(sys.argv) > 1:
-        serve(int(sys.argv[1]))
-        return
-    for name, source in _unpacked(sys.stdin.buffer.read()):
-        sys.stdout.buffer.write(_packed(*_pyc(name, source)))
+    """Answer batches that come in on standard input: compiled here, or with an argument by so many processes."""
+    for code in range(256):
+        sys.intern(chr(code))
+    asked = iter(lambda: read_frame(sys.stdin.buffer), None)
+    here = (packed(_pyc(name, source) for name, source in unpacked(batch)) for batch in asked)
+    for answer in answers(asked, sys.executable, int(sys.argv[1])) if len(sys.argv) > 1 else here:
+        sys.stdout.buffer.write(framed(answer))
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ takes sources on its standard input, and a host needs no Python of the target's 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import posixpath
 import shutil
 import subprocess
 import tarfile
 import tempfile
 import zipfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -23,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Protocol, cast
 from cannery.assemble.io import bytecode
 from cannery.assemble.io.sink import Member
 from cannery.assemble.io.tree import tree_leaves, tree_modules
-from cannery.assemble.io.wheel_files import WheelError, opened, wheel_files
+from cannery.assemble.io.wheel_files import File, WheelError, opened, wheel_files
 from cannery.errors import UnableError
 from cannery.recipe.environment import VENV
 from cannery.store.io.packed import LEVEL, deflate
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.assemble.content import Content, Tree, Wheel
-    from cannery.assemble.io.wheel_files import File
 
 PROGRAM = Path(bytecode.__file__)
 # Writes the program, which comes as an argument, and runs it.
@@ -48,7 +49,7 @@ runpy.run_path("/tmp/bytecode.py", run_name="__main__")
 
 @dataclass(frozen=True)
 class Worker:
-    """What compiles: a command that serves as `bytecode.serve` does, its environment, and which Python it is.
+    """What compiles: a command that answers batches as `bytecode.main` does, its environment, and which Python it is.
 
     `command` gives it, and is called only where something is to be compiled.
     """
@@ -115,8 +116,12 @@ def _own_python(release: str) -> str:
 
 @dataclass(frozen=True)
 class Modules:
-    """Modules that are compiled together: what is known by `key`, and what gives (path in the image, source)."""
+    """Modules that are compiled together: the package or tree `name` as it is known by `key`.
 
+    `sources` gives them, as (path in the image, source).
+    """
+
+    name: str
     key: str
     sources: Callable[[], Iterator[tuple[str, bytes]]]
 
@@ -143,7 +148,7 @@ def modules_of(wheel: Wheel, python: str) -> Modules:
                 if file.is_module:
                     yield file.path, b"".join(Member(file, archive))
 
-    return Modules(wheel.sha256, sources)
+    return Modules(wheel.path.name.partition("-")[0], wheel.sha256, sources)
 
 
 def modules_of_tree(tree: Tree) -> Modules:
@@ -154,7 +159,8 @@ def modules_of_tree(tree: Tree) -> Modules:
             yield from tree_modules(tree_leaves(tree, archive))
 
     patched = [(file.path, file.after) for file in tree.patched]
-    return Modules(sha256_bytes(f"{sha256_file(Path(tree.tar))} {tree.home} {patched}".encode()), sources)
+    key = sha256_bytes(f"{sha256_file(Path(tree.tar))} {tree.home} {patched}".encode())
+    return Modules(posixpath.basename(tree.home), key, sources)
 
 
 def modules_in(content: Content, python: str) -> list[Modules]:
@@ -162,9 +168,57 @@ def modules_in(content: Content, python: str) -> list[Modules]:
     return [*(modules_of(wheel, python) for wheel in content.wheels), *map(modules_of_tree, content.trees)]
 
 
-def code_path(key: str, worker: Worker, cache: Path) -> Path:
-    """Return where byte code is once it was made, by the key of its modules: a zip file of paths in the image."""
-    return cache / "layers" / "code" / f"{key}-{worker.key}.zip"
+def code_path(modules: Modules, worker: Worker, cache: Path) -> Path:
+    """Return where the byte code of modules is once it was made: a zip file of paths in the image."""
+    return cache / "layers" / "code" / modules.name / f"{modules.key}-{worker.key}.zip"
+
+
+class _Job:
+    """Modules whose byte code is made: compiled, or taken from another version's where their source is the same.
+
+    `path` is that of the zip file. The comment of each member there is the digest of what it was made of.
+    """
+
+    def __init__(self, modules: Modules, path: Path, stack: ExitStack) -> None:
+        self.path, self._modules = path, modules
+        others = sorted(path.parent.glob(f"*-{path.stem.rpartition('-')[2]}.zip"), key=lambda one: one.stat().st_mtime)
+        self._other = stack.enter_context(opened(others[-1])) if others else None
+        self._sent: list[bytes] = []
+        self._taken: list[zipfile.ZipInfo] = []
+
+    def sources(self) -> Iterator[tuple[str, bytes]]:
+        """Give the modules that have to be compiled, as (path in the image, source)."""
+        known = {info.comment: info for info in self._other.infolist()} if self._other else {}
+        for path, source in self._modules.sources():
+            made_of = hashlib.sha256(bytecode.packed([(path, source)])).digest()
+            if made_of in known:
+                self._taken.append(known[made_of])
+            else:
+                self._sent.append(made_of)
+                yield path, source
+
+    def keep(self, compiled: Iterable[tuple[str, bytes]]) -> None:
+        """Write the zip file; `compiled` are the .pyc files of `sources`, in their order."""
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            for (path, data), made_of in zip(compiled, self._sent, strict=True):
+                squeeze, info = deflate.compressobj(LEVEL, wbits=-deflate.MAX_WBITS), zipfile.ZipInfo(path)
+                info.comment, info.file_size, info.CRC = made_of, len(data), deflate.crc32(data)
+                if data:
+                    _put(archive, info, squeeze.compress(data) + squeeze.flush())
+            for info in self._taken:
+                member = Member(File(info.filename, 0o644, info), cast("zipfile.ZipFile", self._other))
+                _put(archive, info, b"".join(member.stream(info)))
+        write_atomic(self.path, stream.getvalue())
+
+
+def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> None:
+    """Put a member that is deflated already into a zip file; of `like` are its name, comment, size and sum."""
+    info = zipfile.ZipInfo(like.filename)
+    info.comment = like.comment
+    archive.writestr(info, squeezed)
+    # `zipfile` would compress by zlib alone. What counts is the directory, which it writes at the end.
+    info.compress_type, info.file_size, info.CRC = zipfile.ZIP_DEFLATED, like.file_size, like.CRC
 
 
 def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
@@ -172,38 +226,41 @@ def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
 
     Raises `WheelError` for a wheel or tree that cannot be installed, `UnableError` where the worker fails.
     """
-    by_key = {modules.key: modules for modules in wanted}
-    missing = [modules for key, modules in by_key.items() if not code_path(key, worker, cache).is_file()]
-    if not missing:
-        return
+    by_path = {code_path(modules, worker, cache): modules for modules in wanted}
+    with ExitStack() as stack:
+        jobs = [_Job(modules, path, stack) for path, modules in by_path.items() if not path.is_file()]
+        if jobs:
+            _work(jobs, worker)
+
+
+def _work(jobs: Sequence[_Job], worker: Worker) -> None:
     with tempfile.TemporaryFile() as errors, subprocess.Popen(
         worker.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=dict(worker.env)
     ) as process:  # fmt: skip
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        sent = begin(lambda: _send(missing, into))
+        sent = begin(lambda: _send(jobs, into))
         try:
-            for modules in missing:
-                answer = _answer(out)
-                if answer is None:
-                    sent.result()
-                    errors.seek(0)
-                    why = errors.read().decode(errors="replace").strip()[-500:]
-                    raise UnableError(f"the container that compiles byte code has ended: {why or 'no reason given'}")
-                write_atomic(code_path(modules.key, worker, cache), answer)
+            for job in jobs:
+                job.keep(_answer(out))
             sent.result()
+        except EOFError:
+            sent.result()
+            errors.seek(0)
+            why = errors.read().decode(errors="replace").strip()[-500:] or "no reason given"
+            raise UnableError(f"the container that compiles byte code has ended: {why}") from None
         except BaseException:
             process.kill()
             raise
 
 
-def _send(wanted: Sequence[Modules], into: IO[bytes]) -> None:
-    """Send modules in batches, an empty batch behind those of each key."""
+def _send(jobs: Iterable[_Job], into: IO[bytes]) -> None:
+    """Send modules in batches, an empty batch behind those of each job."""
     try:
-        for modules in wanted:
-            sources = modules.sources()
+        for job in jobs:
+            sources = job.sources()
             while batch := list(islice(sources, bytecode.BATCH)):
-                into.write(bytecode.framed(batch))
-            into.write(bytecode.framed([]))
+                into.write(bytecode.framed(bytecode.packed(batch)))
+            into.write(bytecode.framed(b""))
     except BrokenPipeError:
         pass  # the worker has ended; its own words are read by who waits for its answer
     finally:
@@ -211,14 +268,9 @@ def _send(wanted: Sequence[Modules], into: IO[bytes]) -> None:
             into.close()
 
 
-def _answer(out: IO[bytes]) -> bytes | None:
-    """Return a zip file of a wheel's byte code; None where the worker ends before it is whole."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        while batch := bytecode.read_frame(out):
-            for path, data in batch:
-                squeeze, info = deflate.compressobj(LEVEL, wbits=-deflate.MAX_WBITS), zipfile.ZipInfo(path)
-                archive.writestr(info, squeeze.compress(data) + squeeze.flush())
-                # `zipfile` would compress by zlib alone. What counts is the directory, which it writes at the end.
-                info.compress_type, info.file_size, info.CRC = zipfile.ZIP_DEFLATED, len(data), deflate.crc32(data)
-    return None if batch is None else stream.getvalue()
+def _answer(out: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Give the .pyc files of a job. Raises `EOFError` where the worker ends before the last one."""
+    while batch := bytecode.read_frame(out):
+        yield from bytecode.unpacked(batch)
+    if batch is None:
+        raise EOFError

@@ -55,7 +55,7 @@ class Member:
             yield from self._file.blocks(self._archive)
             return
         worker, count, crc = deflate.decompressobj(-deflate.MAX_WBITS), 0, 0
-        for block in self._stream(info):
+        for block in self.stream(info):
             if also:
                 also.write(block)
             try:
@@ -69,7 +69,8 @@ class Member:
         if not worker.eof or worker.unused_data or (count, crc) != (info.file_size, info.CRC):
             raise self._damaged(info)
 
-    def _stream(self, info: ZipInfo) -> Iterator[bytes]:
+    def stream(self, info: ZipInfo) -> Iterator[bytes]:
+        """Give the deflate stream of what is packed, in blocks."""
         number = cast("IO[bytes]", self._archive.fp).fileno()
         name, extra = _LENGTHS.unpack(os.pread(number, _ZIP_HEADER, info.header_offset))
         at, left = info.header_offset + _ZIP_HEADER + name + extra, info.compress_size
