@@ -1,5 +1,6 @@
 """`run`: a container with NPUs as one value, and the forms that start it.
 
-`container` binds a request to a host; `docker`, `kubernetes` and `ray` write it as a command, a Pod or Job, and a
-RayCluster; `print` writes the compose file and chooses. `mounts`, `folders`, `network` and `user` are parts.
+`container` binds a request to a host, and writes the docker command; `kubernetes` and `ray` write a Pod or Job, and a
+RayCluster or RayJob; `print` writes the compose file and chooses. `mounts` and `user` are parts; `box` starts it where
+no engine is.
 """
