@@ -17,7 +17,6 @@ import pytest
 from git_trees import EPOCH, Repo, closed_port, file_host, git_env, hosts, served, silent
 
 from cannery.errors import FindingsError, NetworkError, UnableError, UsageError
-from cannery.sources.io import local as source_local
 from cannery.sources.io.fetch import KEPT, fetch_sources
 from cannery.sources.io.store import SourceStore
 from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why
@@ -454,34 +453,6 @@ def test_a_local_tree_that_cannot_be_taken_says_why(place: Place, repo: Repo, tm
         place.local(repo.path)
     with pytest.raises(UsageError, match="verl: neither a commit nor a local tree is named"):
         request(None)
-
-
-@pytest.mark.parametrize("change", [b"y", b"xyz"])
-def test_a_file_that_changes_while_it_is_read_is_an_error(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
-) -> None:
-    folder = tmp_path / "tree"
-    folder.mkdir()
-    (folder / "a").write_bytes(b"x")
-    os.utime(folder / "a", (1, 1))
-    inode = (folder / "a").stat().st_ino
-    seen: list[int] = []
-
-    def fstat(descriptor: int) -> os.stat_result:
-        is_ours = os.stat(descriptor).st_ino == inode
-        if is_ours and seen:
-            (folder / "a").write_bytes(change)
-            if len(change) > 1:
-                os.utime(folder / "a", (1, 1))  # the size alone has to tell
-        seen.extend([descriptor] if is_ours else [])
-        return os.stat(descriptor)
-
-    monkeypatch.setattr(source_local.os, "fstat", fstat)
-    with pytest.raises(UnableError, match="the file changed while it was read") as caught:
-        place.local(folder)
-    assert caught.value.where == str(folder / "a")
-    assert "run it again" in caught.value.hint
-    assert list((tmp_path / "cache/sources/local").glob("*.tar*")) == []
 
 
 def test_only_the_last_tars_of_a_local_tree_stay(place: Place, tmp_path: Path) -> None:

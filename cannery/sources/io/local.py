@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LEFT_OUT = frozenset({".git", "__pycache__"})
 # A line of .gitmodules.
 MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
-TRY_AGAIN = "run it again when nothing writes to that tree"
 
 
 @dataclass
@@ -38,20 +37,13 @@ class LocalTree:
     missing: list[Missing] = field(default_factory=list)
 
     def read(self, path: str) -> bytes:
-        """Return the content of an entry (of a link: its target). Raises `UnableError` when it changes meanwhile."""
+        """Return the content of an entry (of a link: its target). Raises `UnableError` for one that is gone."""
         place = self.folder / path
         try:
-            if self.entries[path] is Kind.LINK:
-                return os.fsencode(place.readlink())
-            with place.open("rb") as file:
-                before = os.fstat(file.fileno())
-                content = file.read()
-                after = os.fstat(file.fileno())
+            return os.fsencode(place.readlink()) if self.entries[path] is Kind.LINK else place.read_bytes()
         except OSError as error:
-            raise UnableError(f"cannot be read: {error.strerror}", where=str(place), hint=TRY_AGAIN) from error
-        if (len(content), before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise UnableError("the file changed while it was read", where=str(place), hint=TRY_AGAIN)
-        return content
+            hint = "run it again when nothing writes to that tree"
+            raise UnableError(f"cannot be read: {error.strerror}", where=str(place), hint=hint) from error
 
 
 def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str, str]) -> LocalTree:
