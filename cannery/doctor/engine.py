@@ -117,19 +117,11 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 def _room(wanted: Wanted) -> tuple[int, str]:
     """Return the bytes that an image takes on the engine's disk, and what is counted in them, in words."""
-    layers = wanted.image_bytes
-    if layers is None:
+    size = wanted.image_bytes
+    if size is None or (wanted.layers_only and size <= USUAL_IMAGE):
         return USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)} with its CANN base"
-    if not wanted.layers_only:
-        return layers, f"the image of {wanted.profile} takes about {gigabytes(layers)} with its base"
-    built = f"building the layers of {wanted.profile}"
-    if layers > USUAL_IMAGE:
-        return layers, f"{built} takes about {gigabytes(layers)}, and the CANN base comes on top"
-    usual = gigabytes(USUAL_IMAGE)
-    return (
-        USUAL_IMAGE,
-        f"an image for NPUs takes about {usual} with its CANN base; {built} takes {gigabytes(layers)} of that",
-    )
+    base = ", and its CANN base comes on top" if wanted.layers_only else " with its base"
+    return size, f"the image of {wanted.profile} takes about {gigabytes(size)}{base}"
 
 
 def overlay(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:

@@ -208,7 +208,6 @@ def test_the_disk_is_measured_with_the_base(doctor: Doctor, tmp_path: Path) -> N
     tree = healthy_a2(tmp_path)
     real = doctor(tree, "verl-npu")[1]["disk"][1]
     assert "takes about 22.4 GB with its CANN base" in real
-    assert re.search(r"base; building the layers of verl-npu takes \d\.\d GB of that$", real)
     standin = doctor(tree, "verl-npu", "--base", "standin")[1]["disk"][1]
     assert re.search(r"the image of verl-npu takes about [5-9]\.\d GB with its base$", standin)
 
