@@ -112,13 +112,6 @@ def test_the_files_of_a_sources_distribution_are_held_to_its_record(tree: Tree) 
     assert tree.failing("static") == {"static.files": wanted}
 
 
-def test_one_name_may_not_be_a_wheel_and_a_source(tree: Tree) -> None:
-    wheel(tree)["name"] = "demo"
-    assert said(tree, "static.manifest") == ["wheels and sources both name demo"]
-    tree.manifest["sources"][0] |= {"install": "tree", "path": "/opt/src/demo"}
-    assert tree.check("static.manifest").status == "passed"
-
-
 EDITABLE: list[tuple[object, str]] = [
     ({}, f"verl-src is no editable install, the manifest says of {VERL}"),
     ({"url": f"file://{VERL}", "dir_info": {}}, f"verl-src is no editable install, the manifest says of {VERL}"),

@@ -202,12 +202,6 @@ CASES = [
     Case(
         "unknown skip", "static.manifest", "nearest: npu.tensor", lambda t: t.manifest["may_skip"].append("npu.tensors")
     ),
-    Case(
-        "twice",
-        "static.manifest",
-        "names demo 2 times",
-        lambda t: t.manifest["wheels"].append(dict(t.manifest["wheels"][-1])),
-    ),
     Case("other minor", "static.python", "the target is 3.9", lambda t: t.manifest["target"].update(python="3.9")),
     Case("open venv", "static.python", "pyvenv.cfg lets", edit("/opt/venv/pyvenv.cfg", "= false", "= true")),
     Case(

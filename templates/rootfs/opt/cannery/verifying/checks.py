@@ -1,6 +1,5 @@
 """The table of checks, and how they are run: in order, each guarded, with the rule for skips applied."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -11,12 +10,11 @@ from typing import Any
 from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
 from verifying.image import Image
 from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
-from verifying.manifest import distributed, nearest
+from verifying.manifest import nearest
 from verifying.npu import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
 from verifying.patches import patch_ids
 from verifying.train import tidy
-from verifying.versions import normal_name
 
 LEVELS = ("static", "import", "npu", "train")
 USUAL = LEVELS[:3]  # train takes minutes and writes: it runs when it is asked for by name
@@ -25,15 +23,10 @@ NEEDS = {**npu.NEEDS, **train.NEEDS, "train.step": (*train.NEEDS["train.step"], 
 
 
 def manifest_check(image: Image) -> Outcome:
-    """The manifest was read (else no check runs at all), names only checks that exist, and each thing once."""
+    """The manifest was read (else no check runs at all), and names only checks that exist."""
     manifest, known = image.manifest, {*CHECKS, PAIR, PLUGINS, PYTHON, *check_ids(image.manifest)}
     strange = [name for name in manifest["may_skip"] if name not in known]
     faults = [f"may_skip names an unknown check {name}{nearest(name, known)}" for name in strange]
-    names = {what: Counter(normal_name(item["name"]) for item in manifest[what]) for what in ("wheels", "sources")}
-    for what, counts in names.items():
-        faults += [f"{what} names {name} {count} times" for name, count in counts.items() if count > 1]
-    made = [normal_name(item["name"]) for item in distributed(manifest)]
-    faults += [f"wheels and sources both name {name}" for name in made if name in names["wheels"]]
     other = [name for name in import_ids(manifest) if name in {PLUGINS, *patch_ids(manifest)}]
     faults += [f"checks.imports names a module whose check would be {name}, which is another check" for name in other]
     if not manifest["wheels"]:
