@@ -26,8 +26,7 @@ _CONTROL = re.compile(
 )
 
 _DEFINITION = "[internal] load build definition"
-# What BuildKit reports of a step that it kills since another one has failed, and of one for which there is no memory.
-_KILLED = "exit code: 137"
+# What BuildKit reports of a step that it ends since another one has failed.
 _CANCELLED = "context canceled"
 # The name of a step, as the Dockerfile frontend and bake write it: `[stage 2/3] RUN …`, `[2/3] RUN …` (the only stage),
 # `[linux/arm64 stage 2/3] …` (several platforms), `[internal] load build context`, `exporting to image`.
@@ -202,7 +201,6 @@ def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = s
     for item in vertexes:
         key = _owner(steps, get(item, "digest", ""), get(get(item, "progressGroup", {}), "id", ""))
         steps[key] = _with_part(steps.get(key, Step()), item, redact)
-    steps |= _cancelled(steps)
     for item in transfers:
         key = _owner(steps, get(item, "vertex", ""))
         step = steps.get(key, Step())
@@ -258,22 +256,6 @@ def _with_part(step: Step, item: Item, redact: Callable[[str], str]) -> Step:
     if part.started is None and old and old.started is not None:
         part = old  # BuildKit announces a vertex again without its times; it has not gone back
     return replace(step, name=name, parts={**step.parts, digest: part})
-
-
-def _cancelled(steps: Mapping[str, Step]) -> dict[str, Step]:
-    """Return the steps that were killed after another one had failed, as cancelled ones."""
-    failed = [step.span[1] for step in steps.values() if step.error and _KILLED not in step.error and step.span]
-    first = min((end for end in failed if end is not None), default=None)
-    found = {}
-    for key, step in steps.items():
-        end = step.span[1] if step.span else None
-        if first is not None and end is not None and end >= first and _KILLED in step.error:
-            parts = {
-                name: replace(part, error=f"{part.error}: {_CANCELLED}") if _KILLED in part.error else part
-                for name, part in step.parts.items()
-            }
-            found[key] = replace(step, parts=parts)
-    return found
 
 
 def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]) -> tuple[Step, list[tuple[str, str]]]:

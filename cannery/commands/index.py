@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from cannery import __version__
 from cannery.commands.arguments import PARSERS
 from cannery.commands.proofs import proofs_of
-from cannery.commands.registry import access_of
 from cannery.commands.report import write_output
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
@@ -20,6 +19,7 @@ from cannery.report.io.page import page_html
 from cannery.report.page import Page
 from cannery.report.tables import Table
 from cannery.ship.io.index import INDEX, LIMITS, TARGET, Indexed, read_registry
+from cannery.ship.io.registry import access_of
 from cannery.ship.published import parse_registry
 from cannery.verify.proof import STANDIN_ONLY
 
@@ -52,7 +52,7 @@ def _images(context: Context, registry: str, profiles: Sequence[str] = ()) -> tu
         find_profile(catalog, name)
     names = profiles or sorted(catalog.profiles)
     proofs = {one.plan: one.words for name in names for one in reversed(proofs_of(context, name))}
-    found = read_registry(registry, names, replace(access_of(context), limits=LIMITS), context.say)
+    found = read_registry(registry, names, replace(access_of(context.pip, context.env), limits=LIMITS), context.say)
     return tuple(one.model_copy(update={"verify": proofs.get(one.plan, STANDIN_ONLY)}) for one in found)
 
 

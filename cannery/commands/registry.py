@@ -15,8 +15,7 @@ from cannery.commands.engine_errors import as_errors
 from cannery.commands.place import kept_place, place_with
 from cannery.commands.table import row_lines
 from cannery.engine.io.inspect import engine_info, plain_registries
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, insecure_registries
+from cannery.engine.io.registry import insecure_registries
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, manifest_digest, planned
@@ -24,10 +23,9 @@ from cannery.plan.make import on_labelled_base
 from cannery.ship.io.cosign import attest, find_signer, sign
 from cannery.ship.io.referrers import attach
 from cannery.ship.io.registry import (
-    LIMITS,
-    REQUEST_WAITS,
     Dock,
     absent,
+    access_of,
     content_faults,
     move_alias,
     published,
@@ -53,15 +51,9 @@ if TYPE_CHECKING:
 def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
     """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
     plain = plain_registries(engine_info(place.client)) if isinstance(place, EnginePlace) else insecure_registries()
-    access = replace(access_of(context), plain=plain, actions="pull,push" if is_push else "")
+    access = replace(access_of(context.pip, context.env), plain=plain, actions="pull,push" if is_push else "")
     show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
     return Dock(place, plan, registry, access, context.say, show)
-
-
-def access_of(context: Context) -> Access:
-    """Return how this host reads from registries."""
-    login = partial(read_login, env=context.env)
-    return Access(context.pip, login, LIMITS, plain=insecure_registries(), waits=REQUEST_WAITS)
 
 
 @dataclass(frozen=True)

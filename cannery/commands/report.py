@@ -66,14 +66,14 @@ def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> 
 
     Raises `UsageError` where none of `kinds` is, and for options that a plan alone has.
     """
-    from cannery.commands.registry import access_of
     from cannery.ship.io.referrers import read_attached
+    from cannery.ship.io.registry import access_of
 
     if replace(options_of(arguments), arch=None) != Options() or context.local:
         hint = "leave the others out, or name a profile"
         raise UsageError("an image in a registry takes --arch alone", where=arguments.profile, hint=hint)
     arch = parse_arch(arguments.arch) if arguments.arch else context.arch
-    found, documents = read_attached(arguments.profile, access_of(context), str(arch), kinds)
+    found, documents = read_attached(arguments.profile, access_of(context.pip, context.env), str(arch), kinds)
     if not documents:
         has = ", ".join(sorted({str(one.get("artifactType")) for one in found.referrers})) or "nothing"
         what = f"no such document is attached to {found.digest}, which has: {has}"

@@ -6,7 +6,6 @@ BuildKit fetches a real one itself. The surroundings of the run (`Context`) come
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.errors import NetworkError
@@ -82,15 +81,12 @@ def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
 def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
     """Fetch the base, of which a registry is known; return its id."""
     from cannery.build.io.transfer_view import transfer
-    from cannery.engine.io.login import read_login
-    from cannery.engine.io.registry import Access, insecure_registries
     from cannery.engine.oci import RefusedError
-    from cannery.ship.io.registry import LIMITS, REQUEST_WAITS
+    from cannery.ship.io.registry import access_of
     from cannery.store.io.transfer import Route, fetch
 
     context, reference = work.context, work.plan.base_source or work.plan.base_reference
-    login = partial(read_login, env=context.env)
-    access = Access(context.pip, login, LIMITS, insecure_registries(), waits=REQUEST_WAITS)
+    access = access_of(context.pip, context.env)
     try:
         with transfer(f"fetching {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view:
             return fetch(place.store, Route(reference, access, view, context.say), str(arch)).id

@@ -137,7 +137,7 @@ def test_a_layer_that_is_there_stays_as_it_is(store: Store) -> None:
     assert store.add(io.BytesIO(LOWER)) == first
     assert store.blob_path(first.digest).stat().st_mtime > time.time() - 60
     assert len(list(store.folder.glob("blobs/sha256/*"))) == 1
-    assert list(store.folder.glob("new/own-*")) == []
+    assert list(store.folder.glob("writing/*")) == []
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40])
@@ -165,7 +165,7 @@ def test_another_or_a_broken_layer_is_refused_and_leaves_nothing(store: Store, d
     with pytest.raises(FindingsError, match=words):
         store.add(io.BytesIO(data), sha(LOWER))
     assert not store.has(sha(LOWER))
-    assert [path.name for path in store.folder.rglob("*") if path.is_file()] == ["lock"]
+    assert [path.name for path in store.folder.rglob("*") if path.is_file()] == ["writing.lock"]
 
 
 def test_an_image_without_all_of_its_layers_is_none(store: Store) -> None:
@@ -224,7 +224,7 @@ def test_a_killed_run_leaves_no_image_and_the_next_one_goes_on(store: Store, whe
     assert store.names() == {}
     image = put(store, LOWER, UPPER)
     assert getattr(store.find("demo:1"), "id", "") == image
-    assert list(store.folder.glob("new/own-*")) == []
+    assert list(store.folder.glob("writing/*")) == []
 
 
 def _put_many(folder: Path) -> None:
@@ -256,6 +256,7 @@ def test_prune_removes_what_no_name_has(store: Store) -> None:
     store.remove("demo:1")
     lower = store.layer(sha(LOWER))
     assert lower is not None
+    (store.folder / "new").mkdir()
     (store.folder / "new/x.part").write_bytes(b"x")
     assert store.prune() == 0  # another run may be about to name them
     assert store.has(sha(LOWER))
@@ -276,7 +277,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing(store: Store, monkeypatch: p
         store.add(io.BytesIO(LOWER))
     monkeypatch.undo()
     assert not store.has(sha(LOWER))
-    assert list(store.folder.glob("new/own-*")) == []
+    assert list(store.folder.glob("writing/*")) == []
 
 
 @needs_root

@@ -452,26 +452,12 @@ def test_state_counts_base64_of_a_recording_in_full() -> None:
     assert b"".join(data(item, "data") for item in chunks) == raw
 
 
-KILLED = 'process "/bin/sh -c x" did not complete successfully: exit code: 137'
-BROKEN = 'process "/bin/sh -c y" did not complete successfully: exit code: 2'
-
-
-def _both(first: tuple[str, float], second: tuple[str, float]) -> BuildState:
-    state = BuildState()
-    for name, (error, end) in (("a", first), ("b", second)):
-        state = apply(state, vertex(name, f"[{name} 1/1] RUN {name}", started=1.0, completed=end, error=error))
-    return state
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_step_that_is_killed_after_another_has_failed_is_cancelled(order: int) -> None:
-    state = _both(*[(BROKEN, 2.0), (KILLED, 2.5)][::order])
-    found = {step.name.stage: step.status for step in state.steps.values()}
-    assert sorted(found.values()) == [Status.CANCELLED, Status.FAILED]
-    assert state.failed is not None
-    assert "exit code: 2" in state.failed.error
-
-
-def test_a_step_that_is_killed_before_or_alone_has_failed() -> None:
-    assert [s.status for s in _both((KILLED, 1.5), (BROKEN, 2.0)).steps.values()] == [Status.FAILED] * 2
-    assert [s.status for s in _both((KILLED, 2.0), ("", 3.0)).steps.values()] == [Status.FAILED, Status.DONE]
+def test_the_step_that_failed_first_is_the_reason() -> None:
+    """The others are killed for it."""
+    killed, broken = (f'process "/bin/sh -c x" did not complete successfully: exit code: {n}' for n in (137, 2))
+    for order in (1, -1):
+        state = BuildState()
+        for name, error, end in (("a", broken, 2.0), ("b", killed, 2.5))[::order]:
+            state = apply(state, vertex(name, f"[{name} 1/1] RUN {name}", started=1.0, completed=end, error=error))
+        assert state.failed is not None
+        assert "exit code: 2" in state.failed.error

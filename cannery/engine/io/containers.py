@@ -10,17 +10,13 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import docker
 
 LABEL = "org.cannery.owner"
 PROC = Path("/proc")
-
-
-class ContainerClient(Protocol):
-    """The part of docker's `DockerClient` used here."""
-
-    @property
-    def api(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
 
 
 def owner(proc: Path = PROC) -> str:
@@ -56,7 +52,7 @@ def label_words() -> tuple[str, str]:
     return "--label", f"{LABEL}={owner()}"
 
 
-def remove_orphans(client: ContainerClient) -> None:
+def remove_orphans(client: docker.DockerClient) -> None:
     """Remove the containers of killed runs on this host; other calls report an engine that does not answer."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from cannery.engine.image import engine_image
 from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
@@ -12,7 +13,7 @@ from cannery.errors import UnableError, UsageError
 from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import docker
 
@@ -23,32 +24,23 @@ if TYPE_CHECKING:
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
 
 
-class ImageClient(Protocol):
-    """The part of docker's `DockerClient` that images need."""
-
-    @property
-    def images(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
-
-
-class InfoClient(Protocol):
-    """The part of docker's `DockerClient` that `docker info` needs."""
-
-    def info(self) -> dict[str, Any]:
-        """Return what `docker info` shows."""
-
-
-def find_image(client: ImageClient, reference: str) -> EngineImage | None:
+def find_image(client: docker.DockerClient, reference: str) -> EngineImage | None:
     """Return an image of the engine, None where it has none. Raises `UnableError` when it does not answer."""
-    image = _image(client, reference)
-    return None if image is None else engine_image(image.attrs)
+    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+
+    with _answers():
+        try:
+            return engine_image(client.images.get(reference).attrs)
+        except docker.errors.NotFound:
+            return None
 
 
-def image_layers(client: ImageClient) -> list[list[str]]:
+def image_layers(client: docker.DockerClient) -> list[list[str]]:
     """Return the layers of each image that the engine has, lowest first."""
     return [(found.attrs.get("RootFS") or {}).get("Layers") or [] for found in client.images.list()]
 
 
-def needed_image(client: ImageClient, reference: str, profile: str) -> EngineImage:
+def needed_image(client: docker.DockerClient, reference: str, profile: str) -> EngineImage:
     """Return an image that `profile` builds; raise `UsageError` where the engine does not have it."""
     found = find_image(client, reference)
     if found is None:
@@ -57,30 +49,26 @@ def needed_image(client: ImageClient, reference: str, profile: str) -> EngineIma
     return found
 
 
-def _image(client: ImageClient, reference: str) -> Any:  # noqa: ANN401 - docker has no types
+@contextmanager
+def _answers() -> Iterator[None]:
+    """Raise `UnableError` in place of the SDK's errors, as of an engine that does not answer."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
 
     try:
-        return client.images.get(reference)
-    except docker.errors.NotFound:
-        return None
+        yield
     except (docker.errors.DockerException, requests.RequestException) as error:
         raise UnableError(f"the engine does not answer: {error}") from error
 
 
-def engine_info(client: InfoClient) -> dict[str, Any]:
+def engine_info(client: docker.DockerClient) -> dict[str, Any]:
     """Return what `docker info` shows. Raises `UnableError` when the engine does not answer."""
-    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
-    import requests  # noqa: PLC0415
-
-    try:
-        return client.info()
-    except (docker.errors.DockerException, requests.RequestException) as error:
-        raise UnableError(f"the engine does not answer: {error}") from error
+    with _answers():
+        found: dict[str, Any] = client.info()
+        return found
 
 
-def require_runtime(client: InfoClient, name: str) -> None:
+def require_runtime(client: docker.DockerClient, name: str) -> None:
     """Raise `UnableError` unless the engine knows the container runtime `name` (case D08)."""
     known = sorted(engine_info(client).get("Runtimes") or ())
     if name not in known:
@@ -120,7 +108,7 @@ def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, one in (config.get("IndexConfigs") or {}).items() if not one.get("Secure", True))
 
 
-def has_classic_store(client: InfoClient) -> bool:
+def has_classic_store(client: docker.DockerClient) -> bool:
     """Whether the engine has its own image store, not containerd's: that one loads archives without layers it has."""
     status = engine_info(client).get("DriverStatus") or ()
     return not any("io.containerd.snapshotter" in " ".join(map(str, pair)) for pair in status)

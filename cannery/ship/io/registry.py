@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
 from cannery.engine.io.inspect import PUSH_PLATFORM, platform_parameter
-from cannery.engine.io.registry import Limits, Repository
+from cannery.engine.io.login import read_login
+from cannery.engine.io.registry import Access, Limits, Repository, insecure_registries
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
 from cannery.host.io.place import StorePlace
@@ -29,22 +31,27 @@ from cannery.util.image_reference import parse_reference, split_tag
 from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
-    from cannery.engine.io.registry import Access
     from cannery.engine.oci import Published
     from cannery.engine.stream import StreamState
     from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
+    from cannery.util.io.pip_settings import PipSettings
 
 # Some requests one after the other; a refusal comes with the first.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before each retry of a request of this host.
 REQUEST_WAITS = (0.3, 1.0)
 UNREACHED = "see that REGISTRY is right; this host has to reach it, whatever proxy an engine has (`https_proxy`)"
+
+
+def access_of(pip: PipSettings, env: Mapping[str, str]) -> Access:
+    """Return how this host reads from registries."""
+    return Access(pip, partial(read_login, env=env), LIMITS, plain=insecure_registries(), waits=REQUEST_WAITS)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import docker.errors
 import requests
 
 from cannery.assemble.io.load import tar_blocks
-from cannery.engine.io.inspect import ImageClient, find_image
+from cannery.engine.io.inspect import find_image
 from cannery.errors import BuildFailedError, UnableError
 from cannery.standin.io.rootfs import check_space, ensure_rootfs
 from cannery.standin.io.wheel_symbols import wheel_libraries
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 
-class EngineClient(ImageClient, Protocol):
-    """The parts of docker's `DockerClient` that are used here."""
-
-    @property
-    def api(self) -> Any: ...  # noqa: ANN401, D102 - docker has no types
-    def info(self) -> dict[str, Any]: ...  # noqa: D102
-
-
 @dataclass(frozen=True)
 class StandInRequest:
     """What to make: the spec, the locked torch_npu wheel on this host (None: a stack without it), the host's arch."""
@@ -51,7 +43,7 @@ class StandInRequest:
 
 
 def ensure_standin(
-    request: StandInRequest, *, engine_client: EngineClient, cache: Path, say: Callable[[str], None]
+    request: StandInRequest, *, engine_client: docker.DockerClient, cache: Path, say: Callable[[str], None]
 ) -> str:
     """Return the image id of the stand-in in the engine, making and loading it when the engine does not have it.
 
@@ -136,17 +128,18 @@ def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _load(client: EngineClient, archive: Iterable[bytes]) -> None:
+def _load(client: docker.DockerClient, archive: Iterable[bytes]) -> None:
     """Stream an archive to the engine. An error in its answer is a failure too."""
+    api: Any = client.api
     try:
-        for message in client.api.load_image(archive, quiet=True) or ():
+        for message in api.load_image(archive, quiet=True) or ():
             if isinstance(message, dict) and "error" in message:
                 raise BuildFailedError(f"the engine cannot load the stand-in base: {message['error']}")
     except (docker.errors.DockerException, requests.RequestException) as error:
         raise BuildFailedError(f"the engine cannot load the stand-in base: {error}") from error
 
 
-def _check_engine_space(client: EngineClient, size: int) -> None:
+def _check_engine_space(client: docker.DockerClient, size: int) -> None:
     """Check the engine's own disk where it is this machine's; the image is there twice for a moment."""
     try:
         root = Path(str(client.info().get("DockerRootDir", "")))

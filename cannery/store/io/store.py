@@ -4,19 +4,18 @@
     layers/HEX.json     which blob is the layer with that diff id
     names/HEX.json      a name, and the id of its image: the last thing that is written of one
     unpacked/HEX/       a layer as a folder, made when it is asked for
-    new/                what is being written or fetched
+    new/                what is being fetched
+    writing/            what is being written
 
 An image is there when its name, its configuration and all of its layers are: a run that is killed leaves a name out.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -31,7 +30,7 @@ from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import unpack
 from cannery.util.image_reference import DIGEST, digest_of, split_digest
 from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
-from cannery.util.io.locks import held
+from cannery.util.io.locks import held, own_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,8 +91,10 @@ class Store:
     @contextmanager
     def new_blob(self) -> Iterator[Part]:
         """Give a file to write a layer to as gzip; `keep` makes it one of the store's, else it goes."""
-        with self._disk(), _own_file(self.folder / "new") as stream:
-            yield Part(stream)
+        with self._disk():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with own_folder(self.folder / "writing") as folder, (folder / "blob").open("w+b") as stream:
+                yield Part(stream)
 
     def keep(self, part: Part, tar: Made) -> Layer:
         """Keep what was written as the layer of `tar`; return it."""
@@ -393,27 +394,6 @@ def _json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
-
-
-@contextmanager
-def _own_file(folder: Path) -> Iterator[IO[bytes]]:
-    """Give a new file that this run has locked and that goes at the end, unless it was renamed.
-
-    Files without a lock are of runs that were killed, and go too.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with held(folder / "lock", lambda: None):
-        for path in folder.glob("own-*"):
-            with suppress(OSError), path.open("rb") as other:
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-        stream = tempfile.NamedTemporaryFile(dir=folder, prefix="own-", delete=False)  # noqa: SIM115 - closed below
-        fcntl.flock(stream, fcntl.LOCK_EX)
-    try:
-        with stream:
-            yield stream.file
-    finally:
-        Path(stream.name).unlink(missing_ok=True)
 
 
 def remove_path(path: Path) -> None:
