@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+import time
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -306,18 +308,33 @@ def test_failures_name_the_mirror_without_credentials(
         assert "mirror.example/debian" in str(caught.value)
 
 
-def test_waits_for_a_lock_that_a_killed_run_left(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan(fake, update="E: Could not get lock lists/lock. It is held by process 7")
-    naps: list[float] = []
+def runs(number: str) -> bool:
+    """Whether a process is there, and is none that nobody has waited for yet."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
-    def nap(seconds: float) -> None:
-        if seconds >= 1:  # subprocess sleeps too, for milliseconds, while it waits
-            naps.append(seconds)
-            plan(fake)
 
-    monkeypatch.setattr("cannery.standin.io.apt.time.sleep", nap)
-    assert fetch(tmp_path)[0].read_text() == "whole"
-    assert naps == [1]
+def test_apt_ends_with_the_run_that_started_it(fake: Path, tmp_path: Path) -> None:
+    """One that goes on would hold apt's lock, and the next run would fail."""
+    (fake / "apt-get").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 30\n")
+    code = (
+        "import sys; from pathlib import Path; from cannery.standin.io.apt import _apt\n"
+        f"_apt(Path({str(tmp_path)!r}), 'update', timeout=60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as child:
+        pid = tmp_path / "pid"
+        until = time.monotonic() + 20
+        while not (pid.exists() and pid.read_text().strip()) and time.monotonic() < until:
+            time.sleep(0.05)
+        number = pid.read_text().strip()
+        assert runs(number)
+        child.kill()
+        child.wait()
+        while runs(number) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert not runs(number)
 
 
 def test_unpack_runs_no_script(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 FETCH_COMPONENTS = ("main", "universe")
 UPDATE_TIMEOUT = 180.0  # seconds
 DOWNLOAD_TIMEOUT = 1800.0
-LOCK_TRIES = 30
+WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 # Read by apt-get -c, that is after the host's own apt.conf. Hooks are cleared because they would run the host's
 # programs on the host's state; a default release of the host would name a suite that this apt does not have. Words
@@ -145,16 +144,9 @@ def _key_file(source: Source, base: Path) -> str:
 
 
 def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> str:
-    """Run the private apt-get. One that a killed run left behind holds apt's own lock for a moment: wait for it."""
+    """Run the private apt-get. It ends with this process: one that a killed run left would hold apt's own lock."""
     env = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    command: tuple[str | Path, ...] = ("apt-get", "-q", "-c", folder / "apt.conf", *args)
-    for _ in range(LOCK_TRIES):
-        try:
-            return run(command, env=env, cwd=cwd, timeout=timeout).stdout
-        except CommandError as error:
-            if "Could not get lock" not in error.stderr:
-                raise
-            time.sleep(1)
+    command: tuple[str | Path, ...] = (*WITH_US, "apt-get", "-q", "-c", folder / "apt.conf", *args)
     return run(command, env=env, cwd=cwd, timeout=timeout).stdout
 
 
