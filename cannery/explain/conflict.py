@@ -18,7 +18,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cannery.lock.lock import shortest
-from cannery.lock.uv_input import PROJECT
+from cannery.lock.uv import PROJECT
 from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:

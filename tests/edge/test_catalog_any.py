@@ -23,7 +23,7 @@ from cannery.catalog.io.read import load_catalog
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, ExitCode
 from cannery.lock.request import lock_request, tools_request
-from cannery.lock.uv_input import UvIndex, project_text, settings_text
+from cannery.lock.uv import UvIndex, project_text, settings_text
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch

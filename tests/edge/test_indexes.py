@@ -12,8 +12,7 @@ import pytest
 from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.errors import NetworkError
-from cannery.lock.io.indexes import Answer, Asked, ask, ask_all
-from cannery.lock.io.places import Place, as_url, extra_places
+from cannery.lock.io.indexes import Answer, Asked, Place, as_url, ask, ask_all, extra_places
 from cannery.lock.io.resolve import remote_size
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import PipSettings

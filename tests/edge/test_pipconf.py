@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.errors import UnableError, UsageError
-from cannery.lock.io.places import default_place
+from cannery.lock.io.indexes import default_place
 from cannery.util.io import pip_settings
 from cannery.util.io.pip_settings import (
     PipSettings,

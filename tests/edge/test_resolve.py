@@ -18,14 +18,12 @@ from stub_index import StubIndex, make_sdist, make_wheel
 from cannery.catalog.addresses import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
 from cannery.explain.io.explain import explained
-from cannery.lock.io.indexes import Answer, Asked
-from cannery.lock.io.listing import Listed
-from cannery.lock.io.places import Place
+from cannery.lock.io.indexes import Answer, Asked, Listed, Place
 from cannery.lock.io.resolve import Resolver, _shared, resolve
 from cannery.lock.io.uv import Job
 from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.lock import KnownRelease, Lock, LockRequest, format_lock, parse_lock
-from cannery.lock.uv_input import settings_text
+from cannery.lock.uv import settings_text
 from cannery.util.io.pip_settings import Downloads, PipSettings
 from cannery.util.trouble import State
 from cannery.vocab import Arch

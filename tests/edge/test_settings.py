@@ -20,7 +20,7 @@ from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.host.settings import Settings, with_mirrors
-from cannery.lock.io.places import bound_places
+from cannery.lock.io.indexes import bound_places
 from cannery.plan.make import base_need, on_base
 from cannery.plan.manifest import labels, manifest_text
 from cannery.recipe.recipe import Options

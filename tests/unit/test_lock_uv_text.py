@@ -7,8 +7,7 @@ import tomllib
 import pytest
 
 from cannery.lock.lock import KnownRelease, LockRequest
-from cannery.lock.uv_input import UvIndex, exact_pin, project_text, settings_text
-from cannery.lock.uv_output import explain, parse_pylock, parse_via
+from cannery.lock.uv import UvIndex, exact_pin, explain, parse_pylock, parse_via, project_text, settings_text
 from cannery.vocab import Arch
 
 REQUEST = LockRequest(

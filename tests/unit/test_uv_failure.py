@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from cannery.lock.uv_output import UNSATISFIABLE, is_of_network, os_error
+from cannery.lock.uv import UNSATISFIABLE, is_of_network, os_error
 
 TEXTS = Path(__file__).parent / "data/uv_reasons"
 TOML = """\

@@ -14,8 +14,7 @@ import requests
 
 from cannery.authoring.facts import Tree
 from cannery.errors import NetworkError, UsageError
-from cannery.lock.io.indexes import ask_all
-from cannery.lock.io.places import bound_places, default_place, extra_places, url_path
+from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places, url_path
 from cannery.lock.io.wheels import wheel_metadata
 from cannery.sources.io.git import read
 from cannery.sources.io.git_cache import GitCache
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import FromSource, PatchSets
-    from cannery.lock.io.listing import Listed
+    from cannery.lock.io.indexes import Listed
     from cannery.sources.io.store import SourceStore
     from cannery.util.io.pip_settings import PipSettings
 

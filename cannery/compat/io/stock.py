@@ -10,16 +10,14 @@ from packaging.version import Version
 
 from cannery.compat.stock import Stock
 from cannery.lock.files import installable
-from cannery.lock.io.places import bound_places, default_place, extra_places
+from cannery.lock.io.indexes import bound_places, default_place, extra_places
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cannery.catalog.addresses import Index
-    from cannery.lock.io.indexes import Answer
-    from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
+    from cannery.lock.io.indexes import Answer, Listed, Place
     from cannery.recipe.recipe import Recipe
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.compat.stock import Stock
     from cannery.explain.nearest import Candidate
-    from cannery.lock.io.indexes import Answer
-    from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
+    from cannery.lock.io.indexes import Answer, Listed, Place
     from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import LockRequest
     from cannery.recipe.recipe import Recipe

@@ -22,10 +22,9 @@ from packaging.version import Version
 from cannery.catalog.versions import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.files import best_wheel, uv_platform, wheel_rank
-from cannery.lock.io.places import places_of, url_path
+from cannery.lock.io.indexes import places_of, url_path
 from cannery.lock.io.uv import PROBE
-from cannery.lock.uv_input import UvIndex, exact_pin
-from cannery.lock.uv_output import ResolvedFile
+from cannery.lock.uv import ResolvedFile, UvIndex, exact_pin
 from cannery.util.io.files import local_sha256, write_atomic
 from cannery.util.urls import without_credentials
 from cannery.vocab import DEFAULT_INDEX
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.addresses import Index
-    from cannery.lock.io.indexes import Answer
-    from cannery.lock.io.listing import Listed
-    from cannery.lock.io.places import Place
+    from cannery.lock.io.indexes import Answer, Listed, Place
     from cannery.lock.io.uv import Job
     from cannery.lock.lock import KnownRelease, LockRequest
     from cannery.util.io.pip_settings import PipSettings

@@ -47,8 +47,7 @@ def with_found_files(
     missing = missing_packages(lock)
     if not missing:
         return lock
-    from cannery.lock.io.indexes import ask_all  # noqa: PLC0415 - network libraries
-    from cannery.lock.io.places import places_of  # noqa: PLC0415
+    from cannery.lock.io.indexes import ask_all, places_of  # noqa: PLC0415 - network libraries
     from cannery.lock.io.uv import PROBE  # noqa: PLC0415
 
     pip = settings()

@@ -14,7 +14,7 @@ import requests
 import urllib3
 
 from cannery.errors import NetworkError
-from cannery.lock.io.places import url_path
+from cannery.lock.io.indexes import url_path
 from cannery.util.io.files import sha256_file
 from cannery.util.io.http import CertificateError, PassingError, retrying, status_trouble, trouble
 from cannery.util.io.locks import StoppedError

@@ -1,28 +1,187 @@
-"""What places that list package files have or lack; several are asked at once, and answer within a limit."""
+"""Places that list package files, as pip's settings and the catalog name them: what they list, have or lack.
+
+A place is an index of the simple API, or a find-links folder or page. `file://` indexes and folders are read directly.
+Several places are asked at once, and answer within a limit.
+"""
 
 from __future__ import annotations
 
+import html
 import threading
 from concurrent.futures import wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError, UnsupportedRepoVersionError
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+from pypi_simple import (
+    PYPI_SIMPLE_ENDPOINT,
+    NoSuchProjectError,
+    ProjectPage,
+    PyPISimple,
+    UnsupportedContentTypeError,
+    UnsupportedRepoVersionError,
+)
 
-from cannery.lock.io.listing import Listed, list_files
 from cannery.util.io.http import HostSession, PassingError, retrying, trouble
 from cannery.util.io.waiting import begin
 from cannery.util.trouble import OF_HOST, State
+from cannery.util.urls import file_path, shown
+from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import requests
+    from pypi_simple import DistributionPackage
 
-    from cannery.lock.io.places import Place
+    from cannery.catalog.addresses import Index
     from cannery.util.io.pip_settings import PipSettings
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.
+
+    Everything that the host's pip settings name has the index name `default`.
+    """
+
+    index: str
+    label: str
+    url: str = field(repr=False)
+    links: bool = False
+
+    @property
+    def folder(self) -> Path | None:
+        """The local path, None for a place on the network."""
+        return url_path(self.url) if self.url.startswith("file:") else None
+
+    def __str__(self) -> str:
+        return f"{self.label} ({shown(self.url)})"
+
+
+def default_place(settings: PipSettings) -> Place:
+    """Return the host's main index: pip's index-url, which may be a path, or pip's own default."""
+    return Place(DEFAULT_INDEX, "index default", as_url(settings.index_url or PYPI_SIMPLE_ENDPOINT))
+
+
+def extra_places(settings: PipSettings) -> tuple[Place, ...]:
+    """Return the host's extra indexes and find-links, in pip's order.
+
+    Local folders that do not exist are left out; `PipSettings.notes` lists them.
+    """
+    extras = [Place(DEFAULT_INDEX, "extra index", as_url(url)) for url in settings.extra_index_urls]
+    links = [Place(DEFAULT_INDEX, "find-links", as_url(url), links=True) for url in settings.find_links]
+    return tuple(place for place in (*extras, *links) if place.folder is None or place.folder.exists())
+
+
+def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
+    """Return the places of an index that the catalog names, in the order in which they are tried."""
+    index = indexes[name]
+    pages = (Place(name, f"index {name}", url, links=True) for url in index.pages)
+    return (*pages, *(Place(name, f"index {name}", url) for url in index.urls))
+
+
+def places_of(name: str, indexes: Mapping[str, Index], settings: PipSettings) -> tuple[Place, ...]:
+    """Return the places that may serve a package of an index: the index's own, then the host's extra ones."""
+    own = (default_place(settings),) if name == DEFAULT_INDEX else bound_places(name, indexes)
+    return (*own, *extra_places(settings))
+
+
+def url_path(url: str) -> Path:
+    """Return the path of a `file:` URL."""
+    return Path(file_path(url))
+
+
+def as_url(text: str) -> str:
+    """Return a pip setting's path or URL as a URL."""
+    return text if "://" in text or text.startswith("file:") else Path(text).expanduser().absolute().as_uri()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file that a place lists; its version is a valid one. `sha256` is "" and `size` 0 where the place has none.
+
+    `uploaded` is the day of its upload in UTC (ISO), "" where the place has no times; `yanked` is the reason ("" when
+    none is given), None for a file that was not yanked.
+    """
+
+    name: str
+    version: str
+    file: str
+    url: str = field(repr=False)
+    sha256: str
+    size: int
+    place: Place
+    uploaded: str = ""
+    yanked: str | None = None
+    requires_python: str = ""
+
+
+def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
+    """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
+    folder = place.folder
+    if place.links:
+        wanted = canonicalize_name(project)
+        packages = _links(place, wanted, session, timeout)
+        packages = [package for package in packages if canonicalize_name(package.project or "") == wanted]
+    elif folder is not None:
+        page = folder / canonicalize_name(project) / "index.html"
+        if not page.is_file():
+            raise NoSuchProjectError(project, page.as_uri())
+        packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
+    else:
+        packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
+    return tuple(_listed(package, place) for package in packages if _has_version(package))
+
+
+def _has_version(package: DistributionPackage) -> bool:
+    """Whether a file's version is one: an index has files of twenty years."""
+    try:
+        Version(package.version or "")
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:
+    """Files of a find-links place: those of a folder that may be the project's, or all links of a page."""
+    folder = place.folder
+    if folder is None:
+        response = session.get(place.url, timeout=timeout)
+        response.raise_for_status()
+        return ProjectPage.from_html("", response.content, response.url).packages
+    if folder.is_dir():
+        # Of a large folder most is not the project's, and parsing a page of it for each package would take long.
+        mine = (path for path in sorted(folder.iterdir()) if canonicalize_name(path.name).startswith(project))
+        page = "".join(f'<a href="{path.as_uri()}">{html.escape(path.name)}</a>' for path in mine if path.is_file())
+        return ProjectPage.from_html("", page).packages
+    return ProjectPage.from_html("", folder.read_bytes(), folder.as_uri()).packages
+
+
+def _listed(package: DistributionPackage, place: Place) -> Listed:
+    file = unquote(urlsplit(package.url).path.rpartition("/")[2]) or package.filename
+    size = package.size or 0
+    path = url_path(package.url) if package.url.startswith("file:") else None
+    if path is not None and path.is_file():
+        size = path.stat().st_size
+    return Listed(
+        name=canonicalize_name(package.project or ""),
+        version=str(package.version),
+        file=file,
+        url=package.url,
+        sha256=package.digests.get("sha256", ""),
+        size=size,
+        place=place,
+        uploaded=package.upload_time.astimezone(UTC).date().isoformat() if package.upload_time else "",
+        yanked=(package.yanked_reason or "") if package.is_yanked else None,
+        requires_python=package.requires_python or "",
+    )
 
 
 @dataclass(frozen=True)

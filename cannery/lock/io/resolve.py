@@ -32,11 +32,10 @@ from cannery.lock.io.bound import (
     released_files,
 )
 from cannery.lock.io.download import remote_size
-from cannery.lock.io.places import places_of
+from cannery.lock.io.indexes import places_of
 from cannery.lock.io.uv import LONGEST, PROBE, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
-from cannery.lock.uv_input import UvIndex, direct_names
-from cannery.lock.uv_output import parse_pylock, parse_via
+from cannery.lock.uv import UvIndex, direct_names, parse_pylock, parse_via
 from cannery.util.io.files import write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.trouble import State
@@ -47,11 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cannery.lock.io.bound import Source
-    from cannery.lock.io.indexes import Answer
-    from cannery.lock.io.places import Place
+    from cannery.lock.io.indexes import Answer, Place
     from cannery.lock.io.uv import Job
     from cannery.lock.lock import LockRequest
-    from cannery.lock.uv_output import Resolved, ResolvedFile
+    from cannery.lock.uv import Resolved, ResolvedFile
 
     # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]

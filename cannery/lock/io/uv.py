@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.files import uv_platform
-from cannery.lock.uv_input import project_text, settings_text
-from cannery.lock.uv_output import UNSATISFIABLE, explain, is_of_network, os_error
+from cannery.lock.uv import UNSATISFIABLE, explain, is_of_network, os_error, project_text, settings_text
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import index_credentials, uv_environment
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
     from cannery.catalog.addresses import Index
     from cannery.errors import CanneryError
     from cannery.lock.io.bound import Source
-    from cannery.lock.io.indexes import Asked
-    from cannery.lock.io.places import Place
+    from cannery.lock.io.indexes import Asked, Place
     from cannery.lock.lock import LockRequest
-    from cannery.lock.uv_input import UvIndex
+    from cannery.lock.uv import UvIndex
     from cannery.util.io.pip_settings import PipSettings
     from cannery.util.io.process import Result
 

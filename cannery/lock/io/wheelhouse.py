@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.files import public_mirrors
 from cannery.lock.io.download import Download, remote_size
-from cannery.lock.io.indexes import ask
-from cannery.lock.io.places import places_of
+from cannery.lock.io.indexes import ask, places_of
 from cannery.lock.io.wheels import is_there, store_path
 from cannery.util.io.files import unwritable
 from cannery.util.io.http import HostSession
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.addresses import Index
-    from cannery.lock.io.listing import Listed
+    from cannery.lock.io.indexes import Listed
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.pip_settings import Downloads, PipSettings
 

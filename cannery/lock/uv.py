@@ -1,0 +1,236 @@
+"""What uv is given, as pure text, and what it answers: the files it chose, who asked for what, why it failed.
+
+It gets a project file with the requirements, and a settings file with everything else. `uv.toml` is the only settings
+file that uv then reads, so that the user's own cannot change a lock. Indexes are tried in the order of the list, and
+the first one that has a package serves all of its versions; one that is `explicit` serves only the packages that name
+it. No URL here holds credentials.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cannery.catalog.versions import package_name
+from cannery.lock.lock import PROFILE_VIA
+from cannery.util.trouble import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cannery.lock.lock import LockRequest
+
+
+# The name that uv knows the profile's requirements by; no distribution has it.
+PROJECT = "cannery-lock"
+LINE = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?==(?P<version>\S+)(?: .*?)?(?:\s+# via (?P<via>.+))?")
+UNSATISFIABLE = "No solution found"
+_OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
+# Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
+_OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
+# It then lists the fields that it knows, which have words of the network.
+_UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
+
+
+@dataclass(frozen=True)
+class UvIndex:
+    """An index in uv's settings.
+
+    `flat` is a list of files; `dated`: it has upload times, so the date bound applies.
+    """
+
+    name: str
+    url: str
+    flat: bool = False
+    explicit: bool = False
+    dated: bool = True
+
+
+def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Sequence[str] = ()) -> str:
+    """Return pyproject.toml: the requirements, `more` names beside them, and the index of each bound package."""
+    lines = [
+        "[project]",
+        f"name = {_text(PROJECT)}",
+        'version = "0"',
+        f"requires-python = {_text(f'>={request.python}')}",
+        f"dependencies = {_list([*request.requirements, *more])}",
+        # A root of its own: no project file in a folder above counts.
+        "[tool.uv.workspace]",
+        "members = []",
+        "[tool.uv.sources]",
+        *(f"{_text(name)} = {{ index = {_text(index.name)} }}" for name, index in sorted(bound.items())),
+    ]
+    for index in sorted(set(bound.values()), key=lambda index: index.name):
+        lines += _index(index, "[[tool.uv.index]]", default=False)
+    return "\n".join(lines) + "\n"
+
+
+def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Sequence[UvIndex]) -> str:
+    """Return uv.toml. `shared` are the indexes of all that is not bound, the preferred one first.
+
+    The last one is given as uv's default index, which uv asks last: else uv would add its own.
+    """
+    lines = [
+        # The end of that day in UTC: a bare date would be a day in the time zone of the host.
+        f"exclude-newer = {_text(_end_of(request.exclude_newer))}",
+        f"exclude-newer-package = {_dates(request)}",
+        'preview-features = ["index-exclude-newer"]',
+        f"constraint-dependencies = {_list(request.constraints)}",
+        f"override-dependencies = {_list(request.overrides)}",
+        f"exclude-dependencies = {_list(request.excludes)}",
+    ]
+    for index in sorted(set(bound.values()), key=lambda index: index.name):
+        lines += _index(index, "[[index]]", default=False)
+    for number, index in enumerate(shared, start=1):
+        lines += _index(index, "[[index]]", default=number == len(shared))
+    return "\n".join(lines) + "\n"
+
+
+def _end_of(day: str) -> str:
+    return f"{day}T23:59:59Z"
+
+
+def _dates(request: LockRequest) -> str:
+    return f"{{ {', '.join(f'{_text(name)} = {_text(_end_of(day))}' for name, day in request.package_dates)} }}"
+
+
+def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
+    return [
+        table,
+        f"name = {_text(index.name)}",
+        f"url = {_text(index.url)}",
+        *(['format = "flat"'] if index.flat else []),
+        *(["explicit = true"] if index.explicit else []),
+        *([] if index.dated else ["exclude-newer = false"]),
+        *(["default = true"] if default else []),
+    ]
+
+
+def _text(value: str) -> str:
+    """A TOML basic string; JSON's escapes are a part of TOML's."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _list(values: Sequence[str]) -> str:
+    return f"[{', '.join(_text(value) for value in values)}]"
+
+
+def direct_names(request: LockRequest) -> frozenset[str]:
+    """Return the normalised names that the request itself asks for."""
+    return frozenset(package_name(text) for text in request.requirements)
+
+
+def exact_pin(request: LockRequest, name: str) -> str | None:
+    """Return the version that the request pins `name` to with `==`, by an override or else a requirement; or None."""
+    for text in (*request.overrides, *request.requirements, *request.constraints):
+        wanted = Requirement(text)
+        if canonicalize_name(wanted.name) != name:
+            continue
+        for part in wanted.specifier:
+            if part.operator in ("==", "===") and not part.version.endswith(".*"):
+                return part.version
+    return None
+
+
+@dataclass(frozen=True)
+class ResolvedFile:
+    """A file that uv may install. `sha256` is "" and `size` 0 where the index has none."""
+
+    file: str
+    url: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A package that uv chose, with its files for the target."""
+
+    name: str
+    version: str
+    wheels: tuple[ResolvedFile, ...]
+    sdist: ResolvedFile | None
+
+
+def parse_pylock(text: str) -> tuple[Resolved, ...]:
+    """Read a pylock.toml (PEP 751) as uv writes it for one target.
+
+    Raises `ValueError` when it is none, or has a package that comes from no index (a repository, a folder).
+    """
+    data = tomllib.loads(text)
+    packages = data.get("packages", [])
+    return tuple(sorted((_resolved(package) for package in packages), key=lambda package: package.name))
+
+
+def _resolved(package: Mapping[str, Any]) -> Resolved:
+    if "version" not in package or not (package.get("wheels") or package.get("sdist")):
+        raise ValueError(f"{package.get('name')} does not come from an index")
+    sdist = package.get("sdist")
+    wheels = tuple(_file(wheel) for wheel in package.get("wheels", ()))
+    return Resolved(package["name"], package["version"], wheels, _file(sdist) if sdist else None)
+
+
+def _file(entry: Mapping[str, Any]) -> ResolvedFile:
+    url = str(entry.get("url") or entry.get("path") or "")
+    name = str(entry.get("name") or unquote(urlsplit(url).path.rpartition("/")[2]))
+    return ResolvedFile(name, url, str(entry.get("hashes", {}).get("sha256", "")), int(entry.get("size", 0)))
+
+
+def parse_via(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Read requirements text with one-line annotations: name → (version, sorted names of who asked)."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for line in text.splitlines():
+        match = LINE.fullmatch(line.strip())
+        if match:
+            askers = (match["via"] or "").split(", ")
+            found[match["name"]] = (match["version"], tuple(sorted({name for a in askers if (name := _asker(a))})))
+    return found
+
+
+def _asker(text: str) -> str:
+    if text.startswith(PROJECT):
+        return PROFILE_VIA
+    # `-c (workspace)`, `--override (workspace)`: a bound, not somebody who asks
+    return "" if text.startswith("-") else text
+
+
+def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> str:
+    """Cut uv's explanation down to what matters: at most `lines` lines, in the words of the profile.
+
+    uv's advice about its own options is left out, since its user is not the one who calls uv.
+    """
+    kept: list[str] = []
+    for raw in stderr.splitlines():
+        line = re.sub(r"^\s*(error:|cause:|×|╰─▶|│)\s*", "", raw).strip()
+        if not line or line.startswith(("Resolved ", "warning:", "Using ", UNSATISFIABLE)):
+            continue
+        line = re.sub(r"\s*(Consider (?:using|removing)|A compatible version may be available) .*$", "", line).replace(
+            PROJECT, profile
+        )
+        line = re.sub(r",? we can conclude that your requirements are unsatisfiable\.?", ": that cannot be met.", line)
+        kept += textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
+    return "\n".join(kept[:lines] if len(kept) <= lines else [*kept[: lines - 1], "…"])
+
+
+def os_error(stderr: str) -> int:
+    """Return the error number with which this system refused something to `uv`, from what it wrote; 0 for none.
+
+    A full disk ends a download, so uv reports a failed download, with this at the end.
+    """
+    numbers = (int(found["number"]) for found in _OS_ERROR.finditer(stderr))
+    return next((number for number in numbers if number not in _OF_NETWORK), 0)
+
+
+def is_of_network(stderr: str) -> bool:
+    """Whether an index failed, from what `uv` wrote. One that refuses a page hides the package from uv."""
+    if UNSATISFIABLE in stderr:
+        return "ignore-error-codes" in stderr
+    return not _UNREAD.search(stderr) and reason(stderr).is_network
