@@ -39,7 +39,9 @@ class EngineError(Exception):
 
 
 class TransferView(Protocol):
-    """What shows a transfer (`cannery.build.io.transfer_view` makes them)."""
+    """What shows a transfer (`cannery.build.io.transfer_view` makes it); `done` as there."""
+
+    done: int
 
     def state(self, state: StreamState) -> None:
         """Show what an engine reports."""

@@ -42,13 +42,8 @@ def own_name(what: str) -> str:
     return f"cannery-{what}-{secrets.token_hex(6)}"
 
 
-def labels() -> dict[str, str]:
-    """Return the labels of a container that this process creates."""
-    return {LABEL: owner()}
-
-
 def label_words() -> tuple[str, str]:
-    """Return them as options of `docker run` and `docker create`."""
+    """Return the label of a container that this process creates, as options of `docker run` and `docker create`."""
     return "--label", f"{LABEL}={owner()}"
 
 

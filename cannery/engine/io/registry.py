@@ -387,10 +387,7 @@ class RegistrySession(HostSession):
         super().__init__(settings)
         self.max_redirects = 5
         self.mount("https://", _TrustingAdapter(()))
-        folder = CERTIFICATES / registry
-        own = tuple(sorted(folder.glob("*.crt"))) if folder.is_dir() else ()
-        if own:
-            self.mount(f"https://{registry}/", _TrustingAdapter(own))
+        self.mount(f"https://{registry}/", _TrustingAdapter(sorted((CERTIFICATES / registry).glob("*.crt"))))
 
 
 class _TrustingAdapter(HTTPAdapter):

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.oci import Published
-    from cannery.engine.stream import StreamState
     from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
     from cannery.util.io.pip_settings import PipSettings
@@ -178,21 +177,6 @@ def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
         yield Route(reference, dock.access, view, dock.say)
 
 
-class _Furthest:
-    """A view that also keeps the largest number of layers that were done."""
-
-    def __init__(self, shown: TransferView) -> None:
-        self._shown = shown
-        self.done = 0
-
-    def state(self, state: StreamState) -> None:
-        self._shown.state(state)
-        self.done = max(self.done, state.counts[0])
-
-    def moved(self, count: int) -> None:
-        self._shown.moved(count)
-
-
 def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView], object]) -> None:
     """Run a push or pull, retried with back-off where its trouble may pass. Raises the user's error.
 
@@ -203,8 +187,7 @@ def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView
     def passing(error: Exception) -> str:
         return f"{verb}: {redact(error.message)}" if isinstance(error, EngineError) and error.may_pass else ""
 
-    with dock.show(f"{verb}ing {reference}", 0) as shown:
-        view = _Furthest(shown)
+    with dock.show(f"{verb}ing {reference}", 0) as view:
         try:
             patiently(lambda: job(view), lambda: view.done, passing, dock.say)
         except EngineError as error:
