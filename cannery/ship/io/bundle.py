@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 from cannery.errors import FindingsError, UnableError
 from cannery.ship.archive import Held
@@ -16,7 +16,7 @@ from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
 from cannery.ship.io.archive import read_side_of
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
-from cannery.store.io.packed import pack
+from cannery.store.io.packed import as_file, pack
 from cannery.store.io.store import Part as Blob
 from cannery.util.image_reference import digest_of
 from cannery.util.io.files import sha256_bytes
@@ -29,27 +29,8 @@ if TYPE_CHECKING:
     from cannery.store.describe import Blob as StoredBlob
     from cannery.store.io.store import Store
 
-BLOCK = 1 << 20
 # Layers as gzip, each to be read before the next.
 Packed: TypeAlias = "Iterator[tuple[PackedLayer, IO[bytes]]]"
-
-
-class _Blocks(io.RawIOBase):
-    """Blocks as a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        super().__init__()
-        self._blocks = blocks
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
-        self._rest = self._rest or memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
 
 
 def write_bundle(part: Part, image: Held, base: Held | None, layers: Packed, config: Callable[[], bytes]) -> Held:
@@ -81,8 +62,7 @@ def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str
     """
     left = set(wanted)
     try:
-        stream = io.BufferedReader(_Blocks(blocks), BLOCK)
-        for diff_id, content, _size in load_bundle.layers_of(stream, wanted, small, str(folder)):
+        for diff_id, content, _size in load_bundle.layers_of(as_file(blocks), wanted, small, str(folder)):
             with tempfile.TemporaryFile(dir=folder) as file:
                 packed = Blob(file)
                 if pack(content, packed).diff_id != diff_id:
@@ -110,7 +90,7 @@ def stored_layers(store: Store, wanted: Sequence[str], view: TransferView) -> Pa
     moved = 0
     for layer in map(store.needed_layer, wanted):
         blocks = store.blocks(layer)
-        yield _layer(layer.diff_id, layer), io.BufferedReader(_Blocks(blocks), BLOCK)
+        yield _layer(layer.diff_id, layer), as_file(blocks)
         next(blocks, None)  # the end of a damaged one
         moved += layer.size
         view.moved(moved)

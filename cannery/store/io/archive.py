@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
-from cannery.store.io.packed import GZIP, check_size, inflated
+from cannery.store.io.packed import GZIP, as_file, check_size, inflated
 from cannery.util.image_reference import digest_of, parse_reference
 from cannery.util.io.files import BY_OUTPUT, is_of_files, sha256_file, unwritable, write_atomic
 
@@ -119,7 +119,7 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
     layers: dict[str, str] = {}
     hint = "copy or make it again"
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", _Plain(blocks)), mode="r|", bufsize=BLOCK) as tar:
+        with tarfile.open(fileobj=_plain(blocks), mode="r|", bufsize=BLOCK) as tar:
             for member in tar:
                 check_size(member)
                 if member.issym() or member.islnk():  # a layer that is there under another name
@@ -151,14 +151,8 @@ def _take(
         layers[member.name] = store.add(content).diff_id
 
 
-class _Plain:
-    """Blocks, of gzip or not, as a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        first = next(blocks, b"")
-        whole = chain((first,), blocks)
-        self._blocks = inflated(whole) if first.startswith(GZIP) else whole
-
-    def read(self, _size: int = -1) -> bytes:
-        """Return the next block that is not empty, b"" at the end."""
-        return next(filter(None, self._blocks), b"")
+def _plain(blocks: Iterator[bytes]) -> IO[bytes]:
+    """Return blocks, of gzip or not, as a file."""
+    first = next(blocks, b"")
+    whole = chain((first,), blocks)
+    return as_file(inflated(whole) if first.startswith(GZIP) else whole)
