@@ -153,7 +153,7 @@ def test_new_deleted_renamed_and_copied_files(git: Git) -> None:
 def test_a_mode_alone(git: Git) -> None:
     text = b"diff --git a/x.py b/x.py\nold mode 100644\nnew mode 100755\n"
     (change,) = applied(git, text, Tree({"x.py": OLD})).changes
-    assert (change.before, change.after, change.changes_mode) == (OLD, OLD, True)
+    assert (change.before, change.after, change.old_mode, change.new_mode) == (OLD, OLD, "100644", "100755")
     result = applied(git, text, Tree({"x.py": OLD}, {"x.py"}))
     assert (result.already, [one.new_mode for one in result.changes]) == (True, ["100755"])
 
