@@ -7,7 +7,7 @@ run, another mirror or a dropped connection does no harm.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import requests
@@ -23,7 +23,7 @@ from cannery.util.urls import shown
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cannery.util.io.http import HostSession
@@ -49,9 +49,7 @@ class UnreachableError(Exception):
 class Download:
     """One file to bring to `path`: its sha256 (hex) and size in bytes, the session, and the event that ends it early.
 
-    `progress` gets the number of bytes that have arrived; `say` prints a line where a place gave no right file and
-    another one did. Afterwards `wrong` lists the places that have another file, `reasons` those that gave none, each
-    with the reason.
+    `progress` gets the number of bytes that have arrived.
     """
 
     path: Path
@@ -60,33 +58,20 @@ class Download:
     session: HostSession
     stop: threading.Event
     progress: Callable[[int], None]
-    say: Callable[[str], None]
-    wrong: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
 
     @property
     def part(self) -> Path:
         """The file of the bytes that have arrived."""
         return self.path.with_name(self.path.name + ".part")
 
-    def from_first(self, places: Iterable[tuple[str, str]]) -> bool:
-        """Download the file from the first of `places` (name, URL) that has it; return whether one did.
+    def fetch(self, url: str) -> None:
+        """Download the file; what may pass is tried again.
 
-        Raises `StoppedError` when `stop` is set, `OSError` when the file cannot be written.
+        Raises `WrongFileError`, `UnreachableError`, `PassingError`; `StoppedError` when `stop` is set, `OSError` when
+        the file cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for place, url in places:
-            try:
-                retrying(self._sleep)(self._try, url)
-            except WrongFileError as error:
-                self.wrong.append(f"{place} has {error}")
-            except (UnreachableError, PassingError) as error:
-                self.reasons.append(f"{place}: {error}")
-            else:
-                if self.wrong or self.reasons:
-                    self.say(f"{self.path.name} comes from {place}; {'; '.join((*self.wrong, *self.reasons))}")
-                return True
-        return False
+        retrying(self._sleep)(self._try, url)
 
     def _sleep(self, seconds: float) -> None:
         if self.stop.wait(seconds):
@@ -111,10 +96,6 @@ class Download:
                 part.truncate(0)
             have = part.tell()
             for block in self._blocks(url, have) if have < self.size else ():
-                if block is None:  # the server starts from the first byte again
-                    part.truncate(0)
-                    have = 0
-                    continue
                 part.write(block)
                 have += len(block)
                 self.progress(have)
@@ -127,8 +108,8 @@ class Download:
             os.fsync(part.fileno())
         return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes in place of {self.size}"
 
-    def _blocks(self, url: str, start: int) -> Iterator[bytes | None]:
-        """Give the blocks of the file from byte `start` on; a None first where it comes whole instead."""
+    def _blocks(self, url: str, start: int) -> Iterator[bytes]:
+        """Give the blocks of the file from byte `start` on. The part goes where the server cannot go on with it."""
         if url.startswith("file:"):
             yield from _file_blocks(url_path(url), start)
             return
@@ -138,7 +119,7 @@ class Download:
         try:
             with self.session.get(url, headers=headers, stream=True, timeout=waits) as response:
                 if response.status_code == 416:
-                    yield None
+                    self.part.unlink()
                     raise PassingError("the server has less than the part")
                 if response.status_code not in (200, 206):
                     passing = response.status_code in PASSING
@@ -146,7 +127,8 @@ class Download:
                 if response.headers.get("Content-Type", "").startswith("text/html"):
                     raise UnreachableError("a web page came in place of the file: a login, or a notice of a proxy")
                 if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                    yield None
+                    self.part.unlink()
+                    raise PassingError("the server starts from the first byte again")
                 yield from response.raw.stream(BLOCK, decode_content=False)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             state, detail = trouble(error, self.session, url)

@@ -9,15 +9,16 @@ import threading
 from collections import deque
 from concurrent.futures import as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.files import public_mirrors
-from cannery.lock.io.download import Download, remote_size
+from cannery.lock.io.download import Download, UnreachableError, WrongFileError, remote_size
 from cannery.lock.io.indexes import ask, places_of
 from cannery.lock.io.wheels import is_there, store_path
 from cannery.util.io.files import unwritable
-from cannery.util.io.http import HostSession
+from cannery.util.io.http import HostSession, PassingError
 from cannery.util.io.locks import held
 from cannery.util.io.waiting import begin
 
@@ -56,42 +57,41 @@ class _Fetcher:
                 self._fetch_locked(package, progress)
 
     def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
-        download = Download(
-            path=store_path(package, self.cache),
-            sha256=package.sha256,
-            size=package.size,
-            session=self.session,
-            stop=self.stop,
-            progress=lambda received: progress(package, received),
-            say=lambda text: self.say(self.settings.redact(text)),
-        )
-        if download.from_first(self._right(package, download)):
-            return
+        """Take the file from the first place that has it. An unknown size is asked for."""
+        wrong: list[str] = []
+        reasons: list[str] = []
         what = f"{package.name} {package.version}: {package.file}"
-        if download.wrong:
+        for one in self._candidates(package, reasons):
+            try:
+                self._take(package, one, progress)
+            except WrongFileError as error:
+                wrong.append(f"{one.place} has {error}")
+            except NetworkError as error:
+                reasons.append(f"{one.place}: {error.what}")
+            except (UnreachableError, PassingError) as error:
+                reasons.append(f"{one.place}: {error}")
+            else:
+                if wrong or reasons:
+                    came = f"{package.file} comes from {one.place}; {'; '.join((*wrong, *reasons))}"
+                    self.say(self.settings.redact(came))
+                return
+        if wrong:
             raise FindingsError(
-                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(download.wrong)}",
+                f"{what} is not the file of the lock, which has sha256:{package.sha256}; {'; '.join(wrong)}",
                 hint="the lock or the index was changed; compare the hash with the lock's history",
             )
         mirrors = public_mirrors({package.index}, self.indexes)
         raise NetworkError(
-            f"{what} cannot be downloaded: {self.settings.redact('; '.join(download.reasons))}",
+            f"{what} cannot be downloaded: {self.settings.redact('; '.join(reasons))}",
             hint=f"{mirrors}{', or ' if mirrors else ''}put this file into a folder, and name that by WHEELHOUSE",
         )
 
-    def _right(self, package: LockedPackage, download: Download) -> Iterator[tuple[str, str]]:
-        """Give (place, URL) of the candidates for which the index gives no other hash. An unknown size is asked for."""
-        for candidate in self._candidates(package, download.reasons):
-            if candidate.sha256 and candidate.sha256 != package.sha256:
-                download.wrong.append(f"{candidate.place} has sha256:{candidate.sha256}")
-                continue
-            try:
-                size = package.size or candidate.size
-                download.size = size or remote_size(candidate.url, self.session, self.settings.timeout)
-            except NetworkError as error:
-                download.reasons.append(f"{candidate.place}: {error.what}")
-                continue
-            yield str(candidate.place), candidate.url
+    def _take(self, package: LockedPackage, one: Listed, progress: Progress) -> None:
+        if one.sha256 and one.sha256 != package.sha256:
+            raise WrongFileError(f"sha256:{one.sha256}")
+        size = package.size or one.size or remote_size(one.url, self.session, self.settings.timeout)
+        path, session = store_path(package, self.cache), self.session
+        Download(path, package.sha256, size, session, self.stop, partial(progress, package)).fetch(one.url)
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
