@@ -25,18 +25,15 @@ from cannery.lock.io.bound import NoFileError
 from cannery.lock.io.uv import PROBE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.compat.stock import Stock
     from cannery.explain.nearest import Candidate
     from cannery.lock.io.indexes import Answer, Listed, Place
+    from cannery.lock.io.resolve import Attempt
     from cannery.lock.io.uv import Job, UnsolvedError
-    from cannery.lock.lock import LockRequest
     from cannery.recipe.recipe import Recipe
-
-    # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
-    Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
 
 # Seconds for all tries together and for one, and how many that work are enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
