@@ -33,7 +33,7 @@ class Tree:
 class Content:
     """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
 
-    `stage` is the name by which its making is recorded.
+    It is without the paths `below`: a lower layer has those files. `stage` is the name by which its making is recorded.
     """
 
     wheels: tuple[Wheel, ...] = ()
@@ -41,6 +41,7 @@ class Content:
     texts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
+    below: frozenset[str] = frozenset()
     stage: str = "trial"
 
 

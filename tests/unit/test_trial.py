@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.assemble.content import Place, Wheel
+from cannery.assemble.content import Content, Place, Wheel
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.trial import Changes, trial_content
 from cannery.assemble.io.wheel_files import WheelError
@@ -129,6 +129,58 @@ def test_a_trial_has_the_files_their_byte_code_and_the_manifest(tmp_path: Path) 
     }
     assert texts["opt/cannery/manifest.json"] == b"{}\n"
     assert entries["opt/venv"].isdir()
+
+
+def test_a_trial_is_without_what_the_layers_below_have(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    same = {"demo/same.py": "s = 1\n", "demo/data.txt": "d", "demo-1.0.data/scripts/run": "#!python\nsame"}
+    before = make(
+        old, {**same, "demo/a.py": "a = 1\n", "demo/as_long.py": "b = 1\n", "!demo/mode.sh": "m", "demo/gone.py": ""}
+    )
+    new = {
+        **same,
+        "demo/a.py": "a = 23\n",
+        "demo/as_long.py": "b = 2\n",
+        "demo/mode.sh": "m",
+        "demo/moved/same.py": "s = 1\n",
+    }
+    found = Changes(added=(hashed(make(tmp_path, new)),), removed=[hashed(before)], kept=[], texts={})
+    texts = members(tmp_path, found)[1]
+    names = [name.rpartition("/demo/")[2] for name in texts if "/demo/" in name]
+    tag = f"{sys.implementation.cache_tag}.pyc"
+    assert sorted(names) == sorted([
+        "a.py", "as_long.py", "mode.sh", "moved/same.py", f"__pycache__/a.{tag}", f"__pycache__/as_long.{tag}",
+        f"moved/__pycache__/same.{tag}", ".wh.gone.py", f"__pycache__/.wh.gone.{tag}",
+    ])  # fmt: skip
+    assert "opt/venv/bin/run" in texts
+
+
+def test_a_trial_on_the_locked_image_has_the_files_of_the_whole_one(tmp_path: Path) -> None:
+    """A trial's layer on that of the old wheel: what is to be seen there is what the new wheel alone installs."""
+    old = tmp_path / "old"
+    old.mkdir()
+    before = hashed(
+        make(old, {"demo/same.py": "s = 1\n", "demo/a.py": "a = 1\n", "demo/old/x.py": "", "demo/bad.py": "print 1"})
+    )
+    after = hashed(
+        make(tmp_path, {"demo/same.py": "s = 1\n", "demo/a.py": "a = 2\n", "demo/bad.py": "a = 1\n", "demo/n.txt": "n"})
+    )
+
+    def layer(content: Content) -> dict[str, bytes]:
+        compile_all(content, WORKER, tmp_path)
+        stream = io.BytesIO()
+        write_layer(content, PLACE, code_of(content, tmp_path), stream)
+        with tarfile.open(fileobj=io.BytesIO(stream.getvalue())) as tar:
+            return {one.name: file.read() for one in tar if one.isfile() and (file := tar.extractfile(one))}
+
+    tried = layer(trial_content(Changes(added=(after,), removed=[before], kept=[], texts={}), PYTHON))
+    hidden = [name.replace(".wh.", "") for name in tried if "/.wh." in name]
+    seen = {
+        n: d for n, d in layer(Content((before,))).items() if not any(n == h or n.startswith(f"{h}/") for h in hidden)
+    }
+    seen |= {name: data for name, data in tried.items() if "/.wh." not in name}
+    assert seen == layer(Content((after,)))
 
 
 def test_a_layer_removes_what_only_the_old_wheel_had(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def write_layer(
             leaves |= tree_leaves(tree, stack.enter_context(tarfile.open(tree.tar)))
         for compiled in [stack.enter_context(opened(path)) for path in code]:
             leaves |= {i.filename: _leaf(File(i.filename, 0o644, i), compiled) for i in compiled.infolist()}
+        leaves = {path: leaf for path, leaf in leaves.items() if path not in content.below}
         texts = {**content.texts, **dict.fromkeys(map(whiteout, content.gone), "")}
         leaves |= {path: _text(path, text.encode()) for path, text in texts.items()}
         links = [Entry(path, Kind.LINK, 0o777, link=target) for path, target in content.links.items()]

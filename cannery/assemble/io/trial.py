@@ -1,19 +1,25 @@
-"""What the layer of a trial holds: the wheels that it brings, and whiteouts of what they replace."""
+"""What the layer of a trial holds: what is new in the wheels that it brings, and whiteouts of what they replace."""
 
 from __future__ import annotations
 
 import zipfile
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.assemble.content import Content, Wheel
 from cannery.assemble.io.bytecode import pyc_path
 from cannery.assemble.io.code import files_of
+from cannery.assemble.io.sink import Member
+from cannery.assemble.io.wheel_files import opened
 from cannery.assemble.trial import removals
 from cannery.recipe.environment import VENV
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cannery.assemble.io.wheel_files import File
 
 
 @dataclass(frozen=True)
@@ -31,19 +37,40 @@ def trial_content(changes: Changes, python: str) -> Content:
 
     Raises `WheelError` for a wheel that cannot be installed.
     """
-    old = [path for wheel in changes.removed for path in _paths(wheel, python)]
-    new = {*changes.texts, *(path for wheel in changes.added for path in _paths(wheel, python))}
+    old = [path for wheel in changes.removed for path in _paths(files_of(wheel, python), python)]
+    new = {*changes.texts, *(path for wheel in changes.added for path in _paths(files_of(wheel, python), python))}
     # Its metadata is a package's own. Where no more goes, as with most pins, no other wheel has to be read.
     left = sorted(path for path in set(old) - new if ".dist-info/" not in path)
     kept = changes.kept if left else ()
-    beside = [path for wheel in kept if _may_share(wheel, left) for path in _paths(wheel, python)]
+    beside = [path for wheel in kept if _may_share(wheel, left) for path in _paths(files_of(wheel, python), python)]
     gone = removals(old, new, [*beside, *_always_there(python)])
-    return Content(wheels=changes.added, texts=changes.texts, gone=tuple(gone))
+    below = frozenset(_paths(_unchanged(changes, python), python))
+    return Content(wheels=changes.added, texts=changes.texts, gone=tuple(gone), below=below)
 
 
-def _paths(wheel: Wheel, python: str) -> Iterator[str]:
-    """Give the paths of a wheel's files, and of the byte code of its modules."""
-    for file in files_of(wheel, python):
+def _unchanged(changes: Changes, python: str) -> Iterator[File]:
+    """Give the files of packages that the wheels which go have too, at the same path and with the same bytes."""
+    with ExitStack() as stack:
+        opens = {wheel: stack.enter_context(opened(Path(wheel.path))) for wheel in (*changes.removed, *changes.added)}
+        old = {file.path: (file, opens[wheel]) for wheel in changes.removed for file in files_of(wheel, python)}
+        for wheel in changes.added:
+            for file in files_of(wheel, python):
+                # Scripts have no package: a kept wheel may have one of the same name.
+                if file.path in old and "/site-packages/" in file.path:
+                    before, archive = old[file.path]
+                    if _looks(before) == _looks(file) and b"".join(Member(before, archive)) == b"".join(
+                        Member(file, opens[wheel])
+                    ):
+                        yield file
+
+
+def _looks(file: File) -> tuple[object, ...]:
+    return file.mode, file.size, file.content if isinstance(file.content, bytes) else file.content.CRC
+
+
+def _paths(files: Iterable[File], python: str) -> Iterator[str]:
+    """Give the paths of files, and of the byte code of those that are modules."""
+    for file in files:
         yield file.path
         if file.is_module:
             yield pyc_path(file.path, f"cpython-{python.replace('.', '')}")
