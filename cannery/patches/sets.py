@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Shorter hashes may be words, or fit another commit by chance.
 SHORTEST = 7
-_HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
+HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 SIDES = re.compile(rb"^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)", re.MULTILINE)
 CRLF_HEADER = re.compile(rb"^\+\+\+ .*\r$", re.MULTILINE)
@@ -80,10 +80,10 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
     """
     known = tuple(sets)
     wanted = commit.lower()
-    if not _HASH.fullmatch(wanted):
+    if not HASH.fullmatch(wanted):
         raise FindingsError(f"{commit!r} is not a commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
     for one in known:
-        if not _HASH.fullmatch(one.rev.lower()):
+        if not HASH.fullmatch(one.rev.lower()):
             what = f"the folder {one.folder} is not named by a commit, so it is unknown what its patches are for"
             hint = f"name it by the commit: {SHORTEST} to 40 hex digits"
             raise FindingsError(what, where=one.origin, hint=hint)

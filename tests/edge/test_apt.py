@@ -291,9 +291,9 @@ def test_a_download_that_does_not_arrive_is_an_error_and_comes_the_next_time(fak
             "update",
             "E: The repository 'http://m trixie Release' does not have a Release file.",
             UnableError,
-            "no release",
+            "does not have a Release file",
         ),
-        ("download", "E: Write error - write (28: No space left on device)", UnableError, "no space left"),
+        ("download", "E: Write error - write (28: No space left on device)", UnableError, "No space left"),
         ("download", "E: something new", UnableError, "something new"),
     ],
 )

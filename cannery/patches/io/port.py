@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.result import FileChange, Layered, PatchResult, Ported, Problem, conflicts_in
-from cannery.patches.sets import SHORTEST, SHOWN, component_named, fitting_sets, kept_sets, refuse_ambiguous
+from cannery.patches.sets import HASH, SHORTEST, SHOWN, component_named, fitting_sets, kept_sets, refuse_ambiguous
 from cannery.sources.plan import COMMIT
 from cannery.vocab import did_you_mean
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     # Opens the tree of a component at a commit.
     OpenTree = Callable[[str, str], TreeReader]
-
-HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 
 
 def source_component(catalog: Catalog, repo: str) -> str:

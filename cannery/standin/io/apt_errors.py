@@ -28,12 +28,6 @@ def explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoRet
             where=mirror,
             hint="update the package debian-archive-keyring or ubuntu-keyring",
         ) from error
-    if "does not have a Release file" in text:
-        raise UnableError(f"the mirror has no release {suite}", where=mirror) from error
-    if "No space left" in text:
-        raise UnableError(
-            "no space left while fetching packages", hint="free some space, or set CANNERY_CACHE"
-        ) from error
     failed = re.search(r"Failed to fetch (\S+?)(?:/dists/\S*|/pool/\S*)?\s+(.+)", text)
     if failed or error.returncode == 124:
         reason = failed[2].strip() if failed else "no answer in time"
