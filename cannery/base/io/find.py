@@ -1,7 +1,7 @@
 """Find the image that a build is on: the first in order that exists, asked for all at once and within seconds.
 
-It is fixed before an engine is started or a wheel fetched: a machine that reaches no registry knows so at once. Besides
-this host the engine is asked: it has proxies, certificates and mirrors of its own, and it will fetch the base.
+It is fixed before a wheel is fetched: a machine that reaches no registry knows so at once. What an engine has of it
+serves where no registry gives it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.base.real import BaseImage
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.inspect import registry_image
 from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Answer, ask
 from cannery.engine.oci import (
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import Downloads
     from cannery.vocab import Arch
 
-# Seconds that an engine may take: to answer at all, and to ask a registry for us.
-ENGINE_ANSWERS, ENGINE_ASKS = 1.0, 2.0
+# Seconds that an engine may take to answer at all.
+ENGINE_ANSWERS = 1.0
 # Seconds beyond a registry's own limit, whose error names what was waited for.
 GRACE = 0.25
 TIMED_OUT = "time-out"
@@ -143,32 +142,13 @@ def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | Non
         # The base is known by its digest; whether that builder reaches it is not.
         search.say(f"base: {reference}: {reasons[reference]}; the builder may reach it")
         return BaseImage(split_digest(reference)[0], digest, None, unread=str(reasons[reference]))
-    if client is None:
-        raise _nowhere(need, reasons)
-    learned = partial(_engine_answer, search.access, client, need.arches)
-    found, theirs = _first(need, lambda one: begin(partial(learned, one)), ENGINE_ASKS)
-    if found is not None:
-        search.say(f"base: {found.reference} is {_short(found)}; the engine reaches its registry, this host does not")
-        return found
     local = _held(need, client, unpublished=False)
     if isinstance(local, BaseImage):
         search.say(f"base: {local.reference} ({_short(local)}) as the engine has it: no registry gives a newer one")
         for name, reason in reasons.items():
             search.say(f"base: {name}: {reason}")
         return local
-    redact = search.access.pip.redact  # a daemon's message may hold the password of its proxy
-    for name, reason in reasons.items():
-        if not isinstance(reason, OtherArchError):
-            kind = DeniedError if isinstance(reason, DeniedError) else RefusedError
-            reasons[name] = kind(f"{reason}; to the engine: {redact(str(theirs[name]))}")
     raise _nowhere(need, {**reasons, **local})
-
-
-def _engine_answer(access: Access, client: docker.DockerClient, arches: Sequence[Arch], reference: str) -> Answer:
-    """Return what the engine learns from the registry of `reference`. Raises `RefusedError`."""
-    found = registry_image(client, reference, access.login(parse_reference(reference).registry))
-    refuse_missing([entry.arch for entry in found.entries], arches)
-    return Answer(found.digest, None, "only the engine reaches the registry")
 
 
 def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer]:
@@ -257,7 +237,7 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
         return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)
     hints = [
         "mirrors.registry in cannery.toml names a mirror of a registry, BASE=<reference> a copy of the image",
-        "an image of that name on a running engine serves too",
+        "an image of that name on a running engine serves too: `docker pull` gets it by the engine's own proxy",
         "BASE=standin (with PYTHON=3.11) builds without any registry, as a preview: nothing in it runs on an NPU",
     ]
     if any(isinstance(reason, DeniedError) for reason in reasons.values()):

@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cannery.engine.image import engine_image
-from cannery.engine.oci import AbsentError, DeniedError, Entry, Published, RefusedError
-from cannery.engine.stream import Trouble, trouble_of
 from cannery.errors import UnableError, UsageError
-from cannery.util.image_reference import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     import docker
 
     from cannery.engine.image import EngineImage
-    from cannery.engine.io.login import Login
 
 # The first API with which an engine that stores images by containerd takes a platform: to push, to save.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
@@ -74,32 +70,6 @@ def require_runtime(client: docker.DockerClient, name: str) -> None:
     if name not in known:
         hint = "install the Ascend Docker runtime, or leave --runtime out: the devices are then passed one by one"
         raise UnableError(f"the engine has no runtime {name!r}, only {', '.join(known) or 'none'}", hint=hint)
-
-
-def registry_image(client: docker.DockerClient, reference: str, login: Login) -> Published:
-    """Return what the engine learns from the registry of `reference`: it may reach one that this host does not.
-
-    The text of the index or manifest is not known then (b""). Raises `RefusedError` with the engine's message.
-    """
-    import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
-    import requests  # noqa: PLC0415
-
-    api: Any = client.api
-    try:
-        found = api.inspect_distribution(reference, dict(login.entry))
-    except docker.errors.APIError as error:
-        words = str(error.explanation or error)
-        kinds = {Trouble.ABSENT: AbsentError, Trouble.DENIED: DeniedError}
-        raise kinds.get(trouble_of(words), RefusedError)(words) from error
-    except (docker.errors.DockerException, requests.RequestException) as error:
-        raise RefusedError("the engine does not answer") from error
-    descriptor = found.get("Descriptor") or {}
-    digest = str(descriptor.get("digest"))
-    if not DIGEST.fullmatch(digest):
-        raise RefusedError("the engine gives no digest")
-    platforms = [one for one in found.get("Platforms") or () if one.get("os") == "linux"]
-    entries = tuple(Entry(str(one.get("architecture")), digest, "", descriptor) for one in platforms)
-    return Published(digest, str(descriptor.get("mediaType") or ""), b"", entries)
 
 
 def plain_registries(info: Mapping[str, Any]) -> frozenset[str]:
