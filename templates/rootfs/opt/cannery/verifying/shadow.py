@@ -126,7 +126,7 @@ def shadow_check(image: Image) -> Outcome:
     """Modules of the manifest's distributions and trees come from their one place, from / and the working folder."""
     names = module_names(image)
     faults: dict[str, None] = {}
-    places = list(dict.fromkeys([image.path("/"), os.path.realpath(image.cwd)]))
+    places = list(dict.fromkeys(map(os.path.realpath, (image.path("/"), image.cwd))))
     for folder in places:
         child = run(image, [image.python, "-c", program("shadow")], cwd=folder, text=json.dumps(sorted(names)))
         if child.code != 0:
