@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 # A busy machine is no failure: pytest's own time-out ends a test that hangs.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# Where a person waits, a property is tried with fewer examples than in CI.
+settings.register_profile("waited for", settings.get_profile("any machine"), max_examples=40)
+settings.load_profile("any machine" if os.environ.get("CI", "").lower() == "true" else "waited for")
 
 ROOT = Path(__file__).resolve().parent.parent
 # Seconds that one test of an engine may take, with the fixtures that it is the first to ask for.

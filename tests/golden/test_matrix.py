@@ -282,10 +282,11 @@ def the_base_and_its_package_manager_are_the_target_s(profile: str) -> None:
 
 
 def hadolint_has_nothing_to_say(profile: str, folder: Path) -> None:
-    # Chips and Pythons change words in a Dockerfile, not its instructions: one of each other kind is looked at.
+    # Chips and Pythons change words in a Dockerfile, not its instructions, and what an arch changes is looked at in
+    # test_render: one of each other kind is looked at.
     kinds: dict[tuple[str, ...], str] = {}
     for cell, _, found in rendered(profile):
-        kinds.setdefault((cell.base, family(cell), cell.arch), found.dockerfile)
+        kinds.setdefault((cell.base, family(cell)), found.dockerfile)
     files = []
     for kind, text in kinds.items():
         path = folder / "-".join(kind)
@@ -293,7 +294,7 @@ def hadolint_has_nothing_to_say(profile: str, folder: Path) -> None:
         files.append(str(path))
     command = [tool("hadolint"), "--config", str(ROOT / ".hadolint.yaml"), "--failure-threshold", "style", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert len(files) >= 3, "both systems, and both kinds of processor where the locks are complete"
+    assert len(files) >= 2, "both systems"
     assert (done.returncode, done.stdout) == (0, "")
 
 
