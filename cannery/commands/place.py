@@ -27,19 +27,22 @@ def engine_place(context: Context) -> EnginePlace:
     return EnginePlace(engine, docker_client(engine), context.env)
 
 
-def image_place(context: Context, output: str | None = None) -> ImagePlace:
-    """Return the engine that answers, else the image store; or the one that --output names.
+def image_place(context: Context) -> ImagePlace:
+    """Return the engine that answers, else the image store.
 
     Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
     """
-    place = making_place(context, output)
+    place = making_place(context)
     if isinstance(place, StorePlace) and place.why_not:
         raise UnableError(place.why_not)
     return place
 
 
 def making_place(context: Context, output: str | None = None) -> ImagePlace:
-    """Return a place as `image_place` does, also where nothing can run: much of an image is made without that."""
+    """Return a place as `image_place` does, or the one that --output names, also where nothing can run.
+
+    Much of an image is made without that.
+    """
     place, error = _chosen(context, output)
     if isinstance(place, EnginePlace) or not (why := why_not(context.cache)):
         return place

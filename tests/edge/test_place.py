@@ -189,7 +189,7 @@ def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeyp
     monkeypatch.setattr("cannery.commands.registry.push_made", lambda work, *_, **__: pushed.append(work.place))
     monkeypatch.setattr(module, "why_not", lambda _cache: "")
     for output in ("store", "oci:there"):
-        place = image_place(context, output)
+        place = module.making_place(context, output)
         work: Any = Work(context, None, None, place)  # type: ignore[arg-type] # what a push reads is not read here
         _push(
             argparse.Namespace(registry="registry.example/team", force=False, attach=False, sign=None, proof=""), work

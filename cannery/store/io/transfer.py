@@ -14,7 +14,7 @@ from cannery.engine.io.registry import Repository
 from cannery.engine.oci import DeniedError, MalformedError, PassingError
 from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
-from cannery.store.describe import DOCKER, Blob, Dialect, Layer, diff_ids, manifest_text, parse_config
+from cannery.store.describe import DOCKER, Blob, Layer, diff_ids, manifest_text, parse_config
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
 from cannery.util.image_reference import parse_reference
@@ -97,7 +97,7 @@ class Route:
         patiently(lambda: job(progress), lambda: progress.far, passing, self.say)
 
 
-def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> None:
+def push(store: Store, name: str, route: Route) -> None:
     """Push an image of the store under a tag: blobs that are missing there, some at once, then the manifest.
 
     Raises `RefusedError`, and `UsageError` where the store does not have the image.
@@ -116,7 +116,7 @@ def push(store: Store, name: str, route: Route, dialect: Dialect = DOCKER) -> No
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
                 for layer in layers:
                     store.note(layer.also_in(f"{home}{place.repository}"))
-            repository.put_manifest(place.tag, dialect.manifest, manifest_text(dialect, config, layers))
+            repository.put_manifest(place.tag, DOCKER.manifest, manifest_text(DOCKER, config, layers))
 
     def job(progress: Progress) -> None:
         sources = sorted(known - {place.repository})
