@@ -20,8 +20,7 @@ from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.pipeline import planned
-from cannery.ship.archive import Held
-from cannery.ship.bundle import new_layers
+from cannery.ship.bundle import Held, new_layers
 from cannery.ship.io.archive import (
     check_file,
     check_members,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from cannery.engine.image import EngineImage
     from cannery.host.io.place import ImagePlace
     from cannery.plan.plan import Plan
-    from cannery.ship.archive import SideFile
+    from cannery.ship.bundle import SideFile
     from cannery.ship.io.bundle import Packed
 
 

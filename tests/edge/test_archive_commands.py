@@ -25,7 +25,7 @@ from cannery.context import Context
 from cannery.engine.image import EngineImage
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.ship.archive import Held, SideFile
+from cannery.ship.bundle import Held, SideFile
 from cannery.ship.io.archive import whole_file
 from cannery.ship.io.bundle import saved_config, saved_layers, write_bundle
 from cannery.ship.standalone.load import Bundle

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.ship.archive import Held
+from cannery.ship.bundle import Held
 from cannery.ship.io import archive as archive_file
 from cannery.ship.io.archive import check_file, check_members, read_side_of, side_path, whole_file
 

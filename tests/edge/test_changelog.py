@@ -29,8 +29,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.host.settings import of_file
 from cannery.patches.summary import Difference, FileChanges, PatchChanges
 from cannery.run.container import RunRequest, docker_arguments, make_container
-from cannery.ship.archive import Held
-from cannery.ship.bundle import documents
+from cannery.ship.bundle import Held, documents
 from verifying.checks import CHECKS
 from verifying.manifest import load_manifest
 

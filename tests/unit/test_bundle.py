@@ -5,8 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.ship.archive import Held
-from cannery.ship.bundle import ABOUT, SCHEMA, PackedLayer, blob, documents, new_layers
+from cannery.ship.bundle import ABOUT, SCHEMA, Held, PackedLayer, blob, documents, new_layers
 from cannery.ship.standalone import load as load_bundle
 
 CONFIG = b'{"rootfs": {}}'

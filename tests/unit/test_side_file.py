@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.ship.archive import Held, SideFile, file_faults, read_side, side_text
+from cannery.ship.bundle import Held, SideFile, file_faults, read_side, side_text
 
 SCHEMA = json.loads((Path(__file__).resolve().parent.parent.parent / "docs/archive.schema.json").read_text())
 

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from cannery.engine.io.client import counted
 from cannery.errors import CanneryError, FindingsError, UsageError
-from cannery.ship.archive import SideFile, file_faults, read_side, side_text
+from cannery.ship.bundle import SideFile, file_faults, read_side, side_text
 from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.engine.io.client import TransferView
-    from cannery.ship.archive import Held
+    from cannery.ship.bundle import Held
 
 BLOCK = 1 << 20
 

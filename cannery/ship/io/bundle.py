@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 from cannery.errors import FindingsError, UnableError
-from cannery.ship.archive import Held
-from cannery.ship.bundle import LOADER, PackedLayer, blob, documents
+from cannery.ship.bundle import LOADER, Held, PackedLayer, blob, documents
 from cannery.ship.io.archive import read_side_of
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
