@@ -40,11 +40,17 @@ _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 
 
+# How long uv keeps the answers of an index: pages ten minutes, as the public index asks for; files, whose content never
+# changes, a day. Without it every lock may fetch every page and all metadata again.
+KEPT = '{ api = "max-age=600", files = "max-age=86400" }'
+
+
 @dataclass(frozen=True)
 class UvIndex:
     """An index in uv's settings.
 
-    `flat` is a list of files; `dated`: it has upload times, so the date bound applies.
+    `flat` is a list of files; `dated`: it has upload times, so the date bound applies; `kept`: its answers are kept
+    for a while.
     """
 
     name: str
@@ -52,6 +58,7 @@ class UvIndex:
     flat: bool = False
     explicit: bool = False
     dated: bool = True
+    kept: bool = False
 
 
 def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Sequence[str] = ()) -> str:
@@ -110,6 +117,7 @@ def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
         *(['format = "flat"'] if index.flat else []),
         *(["explicit = true"] if index.explicit else []),
         *([] if index.dated else ["exclude-newer = false"]),
+        *([f"cache-control = {KEPT}"] if index.kept else []),
         *(["default = true"] if default else []),
     ]
 

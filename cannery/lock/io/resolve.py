@@ -216,8 +216,10 @@ def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
     """The host's place as uv's index; the first one is the main index."""
     # A plain HTML index or folder has no times; an index without the usual projects may have times or not.
     dated = any(answer.dated for answer in answers)
+    # Plain http is a server of one's own: near, and written to at any time.
+    kept = place.url.startswith("https:") and not place.links
     name = f"extra-{number}" if number else DEFAULT_INDEX
-    return UvIndex(name, without_credentials(place.url), place.links, dated=dated)
+    return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
 
 
 def resolve(job: Job, log: Path, explain: Explain) -> Lock:
