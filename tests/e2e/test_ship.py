@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 from small_checkout import Done
 
-from cannery import context as context_module
 from cannery.cli import main as cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
@@ -48,7 +47,7 @@ def shipyard(folder: Path, host: str) -> Iterator[Shipyard]:
         monkeypatch.setenv("DOCKER_HOST", host)
         root = make_checkout(folder)
         settings = read_pip_settings(dict(os.environ))  # pip takes a second to tell, at each command
-        monkeypatch.setattr(context_module, "read_pip_settings", lambda *_: settings)
+        monkeypatch.setattr("cannery.util.io.pip_settings.read_pip_settings", lambda *_: settings)
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         engine = find_engine(os.environ)
         found = Shipyard(root, folder / "cache", docker_client(engine))
