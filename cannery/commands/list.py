@@ -9,10 +9,8 @@ from cannery.catalog.catalog import further_pythons
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource
 from cannery.catalog.versions import without_build
-from cannery.commands.arguments import options_of
 from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError
-from cannery.recipe.select import find_profile, select
 from cannery.util.urls import shown
 from cannery.vocab import ComponentKind
 
@@ -74,6 +72,9 @@ def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
+    from cannery.commands.arguments import options_of
+    from cannery.recipe.select import find_profile, select
+
     catalog = context.catalog()
     profile = find_profile(catalog, arguments.profile)
     recipe = select(catalog, arguments.profile, options_of(arguments), context.arch)
