@@ -239,6 +239,15 @@ def test_install_writes_the_files_and_returns_the_modules(tmp_path: Path) -> Non
     assert (tmp_path / f"out{SITE}/demo/a.py").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_package_s_own_tests_are_installed_and_not_compiled(tmp_path: Path) -> None:
+    wheel = make(
+        tmp_path, {"demo/a.py": "a", "demo/tests/b.py": "b", "demo/core/tests/c.py": "c", "demo/mytests/d.py": "d"}
+    )
+    modules = install([wheel], tmp_path / "out", "/opt/venv", "3.11")
+    assert [path.removeprefix(f"{SITE}/demo/") for path, _ in modules[0]] == ["a.py", "mytests/d.py"]
+    assert (tmp_path / f"out{SITE}/demo/core/tests/c.py").read_text() == "c"
+
+
 def module(number: int) -> tuple[str, bytes]:
     lines = [
         f"'''doc {number % 7}'''",

@@ -4,6 +4,7 @@ The bytes of a .pyc must not depend on what its process has compiled before. mar
 that have more than one reference. Modules share only strings of one character, so all of these are interned first, as
 Python 3.13 does. (So the 20,596 modules of quickstart have the same bytes from the first to the last and back.) A .pyc
 is checked against the hash of its source (PEP 552): an edit in a container takes effect, and no time is in it.
+Which modules of a wheel are compiled is in wheel_files.py.
 
 It is copied into each rendered folder as tools/common/bytecode.py: it needs Python 3.10 and the standard library alone.
 """

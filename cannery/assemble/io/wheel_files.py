@@ -52,8 +52,11 @@ class File(NamedTuple):
 
     @property
     def is_module(self) -> bool:
-        """Whether it is compiled to byte code."""
-        return self.path.endswith(".py") and "/site-packages/" in self.path
+        """Whether it is compiled to byte code: a module that is not in a package's `tests` folder.
+
+        Those are a seventh of the source of quickstart's wheels, and Python compiles one where somebody imports it.
+        """
+        return self.path.endswith(".py") and "/site-packages/" in self.path and "/tests/" not in self.path
 
     def read(self, archive: zipfile.ZipFile) -> bytes:
         """Return its bytes; `archive` is the wheel. Raises `WheelError` where they are damaged."""
