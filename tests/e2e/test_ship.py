@@ -215,10 +215,12 @@ def test_save_and_load(ship: Ship) -> None:
     ship("save", "--output", str(path))
     side = json.loads(Path(f"{path}.json").read_text())
     assert (side["sha256"], side["bytes"]) == (sha256_file(path), path.stat().st_size)
-    assert (side["image"]["id"], side["image"]["platform"]) == (image, f"linux/{ship.yard.plan.recipe.target.arch}")
+    assert side["image"]["platform"] == f"linux/{ship.yard.plan.recipe.target.arch}"
     ship.yard.clean()
-    assert image in ship("load", str(path)).out
-    assert ship.yard.client.images.get(ship.reference).id == image
+    loaded = json.loads(ship("load", str(path), "--json").out)
+    assert loaded["id"] == ship.yard.client.images.get(ship.reference).id
+    # containerd's store names an image by its manifest, which a Docker archive does not have.
+    assert ship.yard.has(image)
 
 
 def test_an_image_of_another_architecture_is_handed_on(ship: Ship) -> None:
