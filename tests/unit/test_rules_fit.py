@@ -213,10 +213,15 @@ def test_an_offer_for_another_cann_is_none_where_the_rest_is_made_for_this_one()
     assert (beside.code, beside.fix) == ("fit-cann", NO_SET)
 
 
-def test_a_release_without_a_row_is_offered_what_the_table_has() -> None:
+def test_a_release_without_a_row_is_offered_what_goes_with_its_number_and_what_that_takes_along() -> None:
     (finding,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.1"})
     assert finding.what == "torch 2.7.1 and torch-npu 2.8.1 do not fit: the latter is made for torch 2.8.1"
+    # torchvision has no row for torch 2.8.1, so that way is none.
     assert finding.fix == "use torch 2.7.1 with torch-npu 2.7.1"
+    (newer,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.0.post9"})
+    assert newer.fix == (
+        "use torch 2.8.0 and torchvision 0.23.0 with torch-npu 2.8.0.post9, or torch 2.7.1 with torch-npu 2.7.1"
+    )
 
 
 def test_an_overridden_package_is_not_moved_along() -> None:

@@ -17,7 +17,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, Rank
 from cannery.catalog.versions import order
 from cannery.compat.findings import Finding, error, note, warning
-from cannery.compat.solve import offers
+from cannery.compat.solve import NO_SET, Solver, offers
 from cannery.compat.table import (
     cited,
     departure,
@@ -164,7 +164,7 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
             "fit",
             f"{key} {here(subject, key)} and {name} {version} do not fit: the latter is made for {key} {base}",
             f"no row of the table has this release; every one there carries the number of its {key}",
-            offers(subject, name, (), {key}),
+            _ways_out(subject, name, key),
         )
         return
     others = supporting(subject, name)
@@ -192,6 +192,29 @@ def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> 
         f"no row of the table has {name} {version}: whether it fits {fit} is unknown",
         fix="; ".join(part for part in (advice, _nearest(subject, name)) if part),
     )
+
+
+def _ways_out(subject: Subject, name: str, key: str) -> str:
+    """Offer the `key` of the release's number, and what goes with the one that is here: rows, or its number."""
+    version, present = subject.versions[name], here(subject, key) or ""
+    base, other = Version(version).base_version, Version(present).base_version
+    ways = [_way(subject, name, key, base, version)]
+    if any(row.fits.get(key) == other for row in subject.rows[name]):
+        text = offers(subject, name, (), {key})
+        ways.append("" if text == NO_SET else text.removeprefix("use "))
+    else:
+        ways.append(_way(subject, name, key, other, other))
+    found = [way for way in ways if way]
+    return f"use {', or '.join(found)}" if found else NO_SET
+
+
+def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
+    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows contradict it."""
+    found = Solver(subject).completed({key: version, name: release})
+    if found is None:
+        return ""
+    beside = [phrase(other, text) for other, text in found.items() if other != name]
+    return f"{listed(beside)} with {name} {release}"
 
 
 def _nearest(subject: Subject, name: str) -> str:
