@@ -28,7 +28,7 @@ def test_a_link_to_what_is_not_exported(paths: tuple[str, ...], target: str, dan
     for name, changes in (("kernels", {"paths": paths}), ("engine", {"tree_links": {"configs": target}})):
         value = parts[name].model_dump(mode="json", exclude_defaults=True)
         parts[name] = parse_component({**value, **changes})
-    faults = [f.path for f in cross_check(catalog(components={**catalog().components, **parts}), ())]
+    faults = [f.path for _, f in cross_check(catalog(components={**catalog().components, **parts}), ())]
     assert (("tree_links", "configs") in faults) is dangles
 
 
