@@ -21,7 +21,7 @@ from cannery.report.tables import Table
 from cannery.ship.io.index import INDEX, LIMITS, TARGET, Indexed, read_registry
 from cannery.ship.io.registry import access_of
 from cannery.ship.published import parse_registry
-from cannery.verify.proof import STANDIN_ONLY
+from cannery.verify.proof import UNPROVED
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ def _images(context: Context, registry: str, profiles: Sequence[str] = ()) -> tu
     names = profiles or sorted(catalog.profiles)
     proofs = {one.plan: one.words for name in names for one in reversed(proofs_of(context, name))}
     found = read_registry(registry, names, replace(access_of(context.pip, context.env), limits=LIMITS), context.say)
-    return tuple(one.model_copy(update={"verify": proofs.get(one.plan, STANDIN_ONLY)}) for one in found)
+    return tuple(one.model_copy(update={"verify": proofs.get(one.plan, UNPROVED)}) for one in found)
 
 
 def _page(registry: str, images: Sequence[Indexed], today: str) -> Page:

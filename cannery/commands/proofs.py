@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.util.io.files import unwritable, write_atomic
-from cannery.verify.proof import LEVELS, STANDIN_ONLY, Proof, make_proof, proof_faults
+from cannery.verify.proof import LEVELS, UNPROVED, Proof, make_proof, proof_faults
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None =
             continue
         if now.digest == proof.plan:
             return proof.words
-    return f"{found[0].words}, of an earlier plan ({found[0].plan})" if found else STANDIN_ONLY
+    return f"{found[0].words}, of an earlier plan ({found[0].plan})" if found else UNPROVED
 
 
 COMMANDS = {"proofs": add}

@@ -17,7 +17,7 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from cannery.plan.plan import Plan
 
-STANDIN_ONLY = "stand-in only"
+UNPROVED = "no NPU proof recorded"
 # The levels that an NPU is needed for, and the checks of theirs that compute on one.
 LEVELS = frozenset({"npu", "train"})
 COMPUTED = frozenset({"npu.tensor", "train.step"})

@@ -26,7 +26,7 @@ from cannery.pipeline import planned
 from cannery.plan.manifest import manifest_text
 from cannery.recipe.recipe import Options
 from cannery.ship.io.index import MAX_TAR, contents_in
-from cannery.verify.proof import STANDIN_ONLY, Proof
+from cannery.verify.proof import UNPROVED, Proof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def test_an_index_of_ten_images(build: Any, registry: StoringRegistry, tmp_path:
     one = next(one for one in value if profile_of(one) == "verl-vllm" and one["target"]["chip"] == "a3")
     assert one["target"] == {"cann": "9.1.0", "chip": "a3", "os": "ubuntu22.04", "python": "3.12"}
     assert one["reference"].endswith(f"-{one['plan']}")
-    assert (one["packages"]["vllm"], one["base"], one["verify"]) == ("0.23.0", "real", STANDIN_ONLY)
+    assert (one["packages"]["vllm"], one["base"], one["verify"]) == ("0.23.0", "real", UNPROVED)
     assert one["sizes"]["arm64"] > len(LOWER)
     page = (folder / "index.html").read_text()
     assert all(image["reference"] in page and image["digest"] in page for image in value)
@@ -187,7 +187,7 @@ def test_what_a_proof_says_is_in_it(
     proof = Proof.model_validate(value)
     monkeypatch.setattr(module, "proofs_of", lambda _, name: [proof] if name == "verl-npu" else [])
     seen = images(build, "index", "verl-npu", "--registry", f"{registry.host}/team")
-    assert {one["target"]["chip"]: one["verify"] for one in seen} == {"a3": proof.words, "910b": STANDIN_ONLY}
+    assert {one["target"]["chip"]: one["verify"] for one in seen} == {"a3": proof.words, "910b": UNPROVED}
 
 
 def test_what_is_no_image_of_ours_is_left_out_by_name(build: Any, registry: StoringRegistry) -> None:  # noqa: ANN401

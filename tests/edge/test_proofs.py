@@ -28,7 +28,7 @@ from cannery.commands.proofs import proved, read_proof
 from cannery.context import read_context
 from cannery.errors import ExitCode
 from cannery.verify.io.run import Verified
-from cannery.verify.proof import STANDIN_ONLY
+from cannery.verify.proof import UNPROVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def host(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NpuHo
 
 
 def test_a_proof_through_the_whole_path(host: NpuHost, small: Small) -> None:
-    assert STANDIN_ONLY in small("list").out
+    assert UNPROVED in small("list").out
     assert host.record() == ExitCode.DONE
     assert host.asked[0].require_npu
     value = host.value()
@@ -251,7 +251,8 @@ def test_readmes_table_has_what_is_filed(name: str, monkeypatch: pytest.MonkeyPa
     catalog = load_catalog(ROOT / "images")
     text = (ROOT / name).read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\|[^|]*\| `([a-z0-9.-]+)` \|.*\| ([^|]*) \|$", text, re.MULTILINE))
-    assert rows == {profile: proved(context, catalog, profile) for profile in catalog.profiles}
+    words = {profile: proved(context, catalog, profile) for profile in catalog.profiles}
+    assert rows == {profile: {UNPROVED: "stand-in only"}.get(text, text) for profile, text in words.items()}
     assert cli.main(["list"], ROOT) == 0
 
 
