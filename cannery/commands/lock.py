@@ -60,13 +60,15 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     _ = context.pip  # asked once, here, and not by every thread
     resolve = partial(resolve_lock, store, catalog, asked=Asked())
     jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
+    made = 0  # those of profiles, which were asked for
     with closing(run_jobs(jobs)) as results:
         for one, result in zip(wanted, results, strict=True):
             try:
                 _print_made(store, one, *_written(store, one, result))
+                made += one.recipe is not None
             except CanneryError as error:
                 failures.append(error)
-    raise_failures(failures, len(found))
+    raise_failures(failures, made + len(failures))
     return ExitCode.DONE
 
 
