@@ -57,6 +57,7 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     """Check a set, build its image, verify it, and push it where that is asked for."""
+    arguments.clock = time.monotonic()
     _check_ways(arguments, context)
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
@@ -169,6 +170,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     plan = work.plan
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
     result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
+    made = replace(made, seconds=time.monotonic() - arguments.clock)
     code = ExitCode.UNABLE if why else exit_code(result)
     lesser = _lesser(work, result, why)
     references = plan.references[:1] if lesser else _tagged(work, code)
@@ -247,7 +249,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     registry = parse_registry(arguments.registry)
     place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
-    before, begun = known_layers(place), time.monotonic()
+    before = known_layers(place)
     try:
         dock = dock_of(context, place, plan, registry)
         found = pull_image(dock)
@@ -259,7 +261,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
         return None
     place.tag(found.id, plan.reference)
     new = new_layers(plan, before, list(found.layers))
-    made = Built(found.id, found.size, len(found.layers), new, 0, 0, time.monotonic() - begun, None, dock.reference)
+    made = Built(found.id, found.size, len(found.layers), new, 0, 0, None, dock.reference)
     return _proved(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)
 
 

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), seconds, build log.
+    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), build log.
 
-    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from.
+    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from. `seconds` are
+    those of the whole command, which its caller knows.
     """
 
     id: str
@@ -49,9 +50,9 @@ class Built:
     new: tuple[str, ...]
     cached: int
     total: int
-    seconds: float
     log: Path | None
     pulled: str = ""
+    seconds: float = 0.0
 
 
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
@@ -70,7 +71,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     fetch = time.time()
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
     fetched = Span("wheels and sources", fetch, time.time() - fetch)
-    before, begun, steps = known_layers(place), time.monotonic(), []
+    before, steps = known_layers(place), []
 
     def make(part: Part) -> None:
         if isinstance(place, EnginePlace):
@@ -87,10 +88,10 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
         _assembled(work, make)
     image = place.needed(plan.reference, plan.recipe.name)
     counts = sum(one.cached for one in steps), sum(one.total for one in steps)
-    seconds, log = time.monotonic() - begun, steps[-1].log if steps else None
+    log = steps[-1].log if steps else None
     new = new_layers(plan, before, image.layers)
     keep_spans(folder, plan.reference, work.spans and [fetched, *work.spans])
-    return Built(image.id, image.size, len(image.layers), new, *counts, seconds, log)
+    return Built(image.id, image.size, len(image.layers), new, *counts, log)
 
 
 def _check_runs(work: Work, place: StorePlace, target: str) -> None:
@@ -135,7 +136,6 @@ def tried(work: Work, trial: Trial) -> Built:
     from cannery.render.render import files_layer
 
     context, plan = work.context, work.plan
-    begun = time.monotonic()
     parent = work.place.attributes(trial.parent)
     changes = Changes(
         added=wheels_of(work, trial.added),
@@ -152,8 +152,7 @@ def tried(work: Work, trial: Trial) -> Built:
         handed_over(on, config, plan.reference, {})
     image = work.place.needed(plan.reference, plan.recipe.name)
     keep_spans(context.out / plan.folder, plan.reference, work.spans)
-    seconds = time.monotonic() - begun
-    return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, seconds, None)
+    return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, None)
 
 
 def trial_on(work: Work, options: Options) -> Trial | None:

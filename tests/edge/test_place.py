@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import gc
+import re
 import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -161,12 +163,13 @@ def test_an_image_whose_push_fails_is_shown(
 
     monkeypatch.setattr(image, "_push", unreached)
     work: Any = SimpleNamespace(plan=plan(), place=SimpleNamespace(tag=lambda *_: None), context=context)
-    arguments = argparse.Namespace(no_verify=True, output=None, push=True)
-    made = Built("sha256:1", 10, 1, (), 0, 0, 1.0, None)
+    arguments = argparse.Namespace(no_verify=True, output=None, push=True, clock=time.monotonic() - 100)
+    made = Built("sha256:1", 10, 1, (), 0, 0, None)
     with pytest.raises(NetworkError):
         image._proved(arguments, work, made)
     out = capsys.readouterr().out
     assert ("sha256:1" in out, plan().reference in out) == (True, True)
+    assert re.search(r"^time +10\d\.\d s$", out, re.MULTILINE), "the whole command's"
 
 
 @pytest.mark.parametrize(("proof", "pushed"), [("", 0), ("partial", 0), ("unverified", 1)])
@@ -178,8 +181,8 @@ def test_an_image_that_cannot_be_verified_here_is_pushed_where_that_is_asked_for
     vars(context).update(say=print)
     place = SimpleNamespace(tag=lambda *_: None, why_not="no CAP_SYS_ADMIN")
     work: Any = SimpleNamespace(plan=plan(), place=place, context=context)
-    arguments = argparse.Namespace(no_verify=False, output=None, push=True, proof=proof)
-    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, 1.0, None))
+    arguments = argparse.Namespace(no_verify=False, output=None, push=True, proof=proof, clock=0.0)
+    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
     assert (outcome.code, len(calls)) == (ExitCode.UNABLE, pushed)
 
 
