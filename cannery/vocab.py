@@ -175,10 +175,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
-    """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest words."""
+    """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest values."""
     found = aliases.get(text.strip().lower())
     if found is None:
-        close = nearest(text.lower(), aliases)
+        close = dict.fromkeys(str(aliases[word]) for word in nearest(text.lower(), aliases))
         known = ", ".join(dict.fromkeys(str(value) for value in aliases.values()))
         hint = f"did you mean {' or '.join(close)}?" if close else f"known: {known}"
         raise UsageError(f"{option}: {text!r} is not known", hint=hint)

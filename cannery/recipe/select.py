@@ -61,6 +61,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     )
     chosen, extra = _pinned(chosen, options.pins, locked)
     base = _base(catalog, profile, target, options.base)
+    _check_os(catalog, base, target.os)
     pinned = {parse_pin(pin)[0] for pin in extra}
     substitutes = tuple(
         one
@@ -94,6 +95,16 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
         python=parse_python(options.python) if options.python else default.python,
         arch=parse_arch(options.arch) if options.arch else arch,
     )
+
+
+def _check_os(catalog: Catalog, base: Base, wanted: str) -> None:
+    """Raise `UsageError` for a system that is misspelt; a known one of another release is left to the rules."""
+    if base.found is not None:
+        return
+    known = {tag.split("-")[2] for line in catalog.bases.values() for tag in line.tags}
+    near = nearest(wanted, sorted(known))
+    if near and wanted.rstrip(".0123456789") not in {one.rstrip(".0123456789") for one in known}:
+        raise UsageError(f"OS: {wanted!r} is not known", hint=did_you_mean(wanted, known))
 
 
 def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple[str, ...]) -> tuple[str, ...]:

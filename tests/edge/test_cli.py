@@ -217,6 +217,11 @@ def test_dashes_are_no_options_value() -> None:
         (["check", "quickstart", "--chip", "910c9"], ["CHIP: '910c9'", "910"]),
         (["check", "quickstart", "--arch", "riscv64"], ["ARCH: 'riscv64'"]),
         (["check", "quickstart", "--os", "beos"], ["OS: 'beos'", "ubuntu22.04"]),
+        *(
+            (["check", name, "--os", "ubunut22.04"], ["OS: 'ubunut22.04' is not known", "did you mean ubuntu22.04?"])
+            for name in ("quickstart", "verl-npu")
+        ),
+        (["check", "verl-npu", "--os", "OpenEular24.03"], ["OS: 'openeular24.03'", "did you mean openeuler24.03"]),
         (["check", "quickstart", "--python", "3"], ["PYTHON: '3'"]),
         (["lock", "--python", "riscv64"], ["PYTHON: 'riscv64'"]),
         (["lock", "--os", "beos"], ["OS: 'beos'", "ubuntu22.04"]),

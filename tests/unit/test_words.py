@@ -58,6 +58,9 @@ def test_an_unknown_word_names_the_option_and_the_nearest() -> None:
         parse_word("910c9", CHIP_ALIASES, "CHIP")
     assert "CHIP: '910c9'" in caught.value.what
     assert "910" in caught.value.hint
+    with pytest.raises(UsageError) as caught:
+        parse_word("x86", ARCH_ALIASES, "ARCH")
+    assert caught.value.hint == "did you mean amd64?"
 
 
 def test_without_a_near_word_all_are_listed() -> None:
