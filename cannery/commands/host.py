@@ -18,6 +18,7 @@ from cannery.host.io.kept import (
     engine_parts,
     folder_parts,
     freed,
+    rendered_parts,
     store_parts,
 )
 from cannery.store.io.store import Store
@@ -80,7 +81,7 @@ def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
     for kind in FOLDERS.keys() & kinds:
         found[kind] = folder_parts(context.cache, *FOLDERS[kind])
     if "out" in kinds:
-        found["out"] = folder_parts(context.out, "*")
+        found["out"] = rendered_parts(context.out)
     of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(kinds) else {}
     of_engine = _engine_parts(context) if not IN_ENGINE.isdisjoint(kinds) else {}
     for kind, parts in (*of_store.items(), *of_engine.items()):

@@ -146,6 +146,21 @@ def test_a_kind_goes_alone(clean: Any, cache: Path) -> None:  # noqa: ANN401
     assert rootfs.exists()
 
 
+def test_of_out_rendered_folders_go_and_what_the_cache_has_too_does_not_count(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = file(cache / "wheels/ab/cd/x.whl", 1, 5_000_000)
+    rendered = file(tmp_path / "out/stack/Dockerfile", 1).parent
+    (rendered / "x.whl").hardlink_to(wheel)
+    others = [file(tmp_path / "out/reports/stack.html", 1), file(tmp_path / "out/.stamps/1", 1)]
+    assert cli.main(["clean", "out", "--json"], ROOT, work=tmp_path) == ExitCode.DONE
+    (row,) = json.loads(capsys.readouterr().out)["kinds"]
+    assert (row["count"], row["old"]) == (1, 1)
+    assert row["bytes"] == row["reclaimable"] == pytest.approx(100_000, rel=0.05)
+    assert not rendered.exists()
+    assert all(path.exists() for path in (wheel, *others))
+
+
 @pytest.mark.parametrize(
     ("words", "left"),
     [

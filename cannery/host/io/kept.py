@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cannery.plan.plan import TAG
+from cannery.render.render import DOCKERFILE
 from cannery.store.io.store import remove_path
 
 if TYPE_CHECKING:
@@ -65,8 +66,13 @@ def folder_parts(folder: Path, *patterns: str) -> list[Part]:
     return [_path_part(path) for path in found]
 
 
-def _path_part(path: Path) -> Part:
-    return Part({str(path): size_of(path)}, path.lstat().st_mtime, partial(remove_path, path))
+def rendered_parts(out: Path) -> list[Part]:
+    """Return the rendered folders of `out`. Their wheels are links to those of the cache, and stay there."""
+    return [_path_part(file.parent, alone=True) for file in out.glob(f"*/{DOCKERFILE}")]
+
+
+def _path_part(path: Path, *, alone: bool = False) -> Part:
+    return Part({str(path): size_of(path, alone=alone)}, path.lstat().st_mtime, partial(remove_path, path))
 
 
 def store_parts(store: Store) -> dict[str, list[Part]]:
@@ -135,12 +141,16 @@ def _seconds(text: str) -> float:
     return found if found > 0 else time.time()
 
 
-def size_of(place: Path) -> int:
-    """Return the bytes on disk of a file or of all below a folder: each file once, however many links it has."""
+def size_of(place: Path, *, alone: bool = False) -> int:
+    """Return the bytes on disk of a file or of all below a folder: each file once, however many links it has.
+
+    With `alone` only of files that have one link.
+    """
     seen: dict[tuple[int, int], int] = {}
     walked = os.walk(place) if place.is_dir() and not place.is_symlink() else [(str(place.parent), [], [place.name])]
     for folder, _, names in walked:
         for name in names:
             found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
-            seen[found.st_dev, found.st_ino] = found.st_blocks * 512
+            if found.st_nlink == 1 or not alone:
+                seen[found.st_dev, found.st_ino] = found.st_blocks * 512
     return sum(seen.values())
