@@ -50,7 +50,7 @@ verify: ## run the verify script in PROFILE's image; AGAINST=image: what differs
 	$(RUN) verify
 run: ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: print the command)
 	$(RUN) run
-shell: ## open a shell in a new container of PROFILE with this host's NPUs
+shell: ## open a shell in a new container of PROFILE with this host's NPUs (CMD='…': run that in it)
 	$(RUN) shell
 lint-run: ## report what is wrong with a docker run line of yours (CMD='docker run …'), or a compose file (FILE=compose.yaml)
 	$(RUN) lint-run

@@ -7,6 +7,7 @@ Standard library only, and for old Pythons too: it makes .venv where that is mis
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import subprocess
@@ -94,12 +95,14 @@ def command(target: str, given: dict[str, str]) -> list[str]:
     """
     unknown = [name for name in given if name not in KNOWN and not name.startswith("SRC_")]
     if unknown:
-        raise ValueError(f"unknown variable {' '.join(unknown)}; known: {' '.join(KNOWN)} SRC_<component>")
+        near = [one for name in unknown for one in difflib.get_close_matches(name.upper(), KNOWN, 1, 0.7)]
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {' '.join(KNOWN)} SRC_<component>"
+        raise ValueError(f"unknown variable {' '.join(unknown)}; {hint}")
     words = [target.removeprefix(ENGINE), *positional(target, given), *options(given)]
     cmd = given.get("CMD", "")
     if target == "patches":
         words += ([] if given.get("ARGS") else ["list"]) + given.get("PROFILE", "").split()
-    return [*words, "--", "sh", "-c", cmd] if target == "run" and cmd else words
+    return [*words, "--", "sh", "-c", cmd] if target in {"run", "shell"} and cmd else words
 
 
 def positional(target: str, given: dict[str, str]) -> list[str]:

@@ -332,7 +332,11 @@ class Parser(argparse.ArgumentParser):
             near = [f"--{one}" for one in nearest(name.lstrip("-"), [o.lstrip("-") for o in known])]
             hint = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` lists the options"
             raise UsageError(f"unknown option {name}", hint=GONE_OPTIONS.get(name) or _takers(name, self.prog) or hint)
-        hint = "put a command for the container behind `--`" if self.prog.endswith(" run") else f"{self.prog} --help"
+        hint = (
+            "put a command for the container behind `--`"
+            if self.prog.endswith((" run", " shell"))
+            else f"{self.prog} --help"
+        )
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's
@@ -426,8 +430,8 @@ def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
     if arguments.command == "completion":
         arguments.parser = make_parser("cannery")
     command = words[cut + 1 :]
-    if command and arguments.command != "run":
-        raise UsageError(f"{command[0]!r} is behind `--`, which only `build.py run` takes")
+    if command and arguments.command not in {"run", "shell"}:
+        raise UsageError(f"{command[0]!r} is behind `--`, which only `build.py run` and `build.py shell` take")
     arguments.run_command = command
     return arguments
 

@@ -287,7 +287,8 @@ def command_in_container(sub: ArgumentParser) -> None:
 
 
 def shell_in_container(sub: ArgumentParser) -> None:
-    """Take nothing: a shell is started here and at once."""
+    """Take a command behind `--` in place of a shell: it is started here and at once."""
+    sub.usage = f"{sub.prog} [options] PROFILE [-- COMMAND ...]"
     sub.set_defaults(show=False, format=None, nodes=None, detach=False, registry=None)
 
 

@@ -88,8 +88,8 @@ def refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
 
 
 def shell(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Open a shell in a new container with this host's NPUs; without an engine, in a box."""
-    arguments.run_command = list(SHELL)
+    """Open a shell, or run a command, in a new container with this host's NPUs; without an engine, in a box."""
+    arguments.run_command = arguments.run_command or list(SHELL)
     return run(arguments, context)
 
 
@@ -125,7 +125,8 @@ def _start_without_engine(
     if arguments.command != "shell":
         print(docker_text(container))
         what = "no Docker engine is running, and a job needs one: on a host that has one, the command above starts it"
-        raise UnableError(what, hint=f"{error.hint}; a shell needs none (`build.py shell {arguments.profile}`)")
+        npus = "" if container.request.npu else " --npus none"
+        raise UnableError(what, hint=f"{error.hint}; `build.py shell {arguments.profile}{npus} -- COMMAND` needs none")
     if container.request.runtime or why_not(context.cache):
         raise error
     if named := [text for text in container.request.volumes if ":" in text and not host_folder(text)]:
@@ -152,7 +153,8 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
     if form is not RunFormat.DOCKER and arguments.detach:
         raise UsageError(f"--detach is an option of docker's, and --format is {form}", hint="leave it out")
     if arguments.nodes is not None and not form.is_ray:
-        raise UsageError("--nodes counts the pods of a RayCluster", hint="add --format raycluster --print")
+        what = f"--nodes is for raycluster and rayjob, not {form}"
+        raise UsageError(what, hint="take --format raycluster --print, or leave it out")
     if arguments.registry and not arguments.show:
         hint = f"add --print (make: PRINT=1), or have it here: build.py pull {arguments.profile} --registry …"
         raise UsageError("--registry names the image in what is printed; run starts the one on this host", hint=hint)

@@ -74,12 +74,15 @@ def test_help_is_the_default_and_every_phony_target_has_its_line(make: Make) -> 
     assert sorted(phony[1].split()) == sorted(TARGETS)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("word", ["PROFIL=quickstart", "chip=a3", "SHELL=/bin/false", "PY=x"])
-def test_an_unknown_variable_is_named(make: Make, word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("PROFIL=quickstart", "PROFILE"), ("chip=a3", "CHIP"), ("SHELL=/bin/false", ""), ("PY=x", ""), ("PINN=x", "PIN")],
+)
+def test_an_unknown_variable_is_named(make: Make, word: str, near: str) -> None:
     done = make("image", "PROFILE=quickstart", word)
     assert done.returncode == 2
     assert f"unknown variable {word.split('=', maxsplit=1)[0]}" in done.stderr
-    assert "PROFILE" in done.stderr
+    assert (f"did you mean {near}?\n" if near else "; known: CANN ") in done.stderr
     assert not (make.folder / "noted").exists()
 
 
