@@ -119,6 +119,8 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
         return [given.get("FILE") or missing(target, "FILE", "quickstart.tar")]
     if target == "lint-run":
         return (["-"] if given.get("CMD") else []) + (["--file", given["FILE"]] if given.get("FILE") else [])
+    if target == "diff" and not given.get("ARGS"):
+        missing(target, "ARGS", "'main:quickstart quickstart'")
     return given.get("KIND", "").split() if target == "clean" else []
 
 

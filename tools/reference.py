@@ -77,7 +77,7 @@ def same(path: Path, text: str) -> bool:
 
 def commands_page() -> str:
     """Return the page of commands: each with its options, from the parser."""
-    head = "# Commands\n\nEach is `python build.py COMMAND`, `cannery COMMAND`, or `make COMMAND` with variables.\n"
+    head = "# Commands\n\nEach is `python3 build.py COMMAND`, `cannery COMMAND`, or `make COMMAND` with variables.\n"
     head += (
         "\nEach also has `-q` (results and errors only), `-v` (also what build steps print; `--verbose` where `-v` is "
         "a volume), `--color auto|always|never`, `--catalog DIR` (a folder of your profiles and components, laid over "
@@ -100,7 +100,7 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 def section(depth: int, name: str, parser: argparse.ArgumentParser, summary: str, example: str) -> str:
     """Return one command's section: what it does, an example, a table of what it takes."""
     rows = [row(action) for action in parser._actions if takes(action)]
-    head = f"{'#' * depth} {name}\n\n{sentence(summary)}\n\n```\npython build.py {example}\n```\n"
+    head = f"{'#' * depth} {name}\n\n{sentence(summary)}\n\n```\npython3 build.py {example}\n```\n"
     table = "\n| option | what it does |\n|---|---|\n" + "".join(rows) if rows else ""
     return head + table
 

@@ -412,7 +412,7 @@ def _add_parser(
 
 
 def _in_shell(program: str) -> str:
-    return f"python {program}" if program == CHECKOUT else program
+    return f"python3 {program}" if program == CHECKOUT else program
 
 
 def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:

@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 CHECKOUT = "build.py"
 MAKE = "make"
 # Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
-_OF_CHECKOUT = r"\b(?:python )?build\.py (?P<words>[a-z][a-z-]*)\b"
+_OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
 # Only what is no English sentence: variables, or the end of the hint, follow the target.
 _OF_MAKE = r"(?m)\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))"
-# A command that make takes as it is: alone, or with a profile, and nothing behind it.
+# A command that make takes: alone, or with a profile, a file to load, and options that are variables of make too.
+_OPTIONS = r"(?P<options>(?: --(?:file|output|pin|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
-    r"(?m)\b(?:python )?build\.py (?P<command>[a-z][a-z-]*)(?: (?P<profile>PROFILE|[a-z0-9][a-z0-9.-]*))?(?=$|[`;,)])"
+    r"(?m)\b(?:python3? )?build\.py (?P<command>[a-z][a-z-]*)"
+    rf"(?: (?P<word>PROFILE|[a-z0-9][a-z0-9.-]*|(?<=load )[^\s`;,)-][^\s`;,)]*))?{_OPTIONS}(?=$|[`;,)])"
 )
+_PINS = r"`((?:--pin [^\s`]+ ?)+)`"
+_LINT = ("build.py lint-run '", "make lint-run CMD='")
 COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
 _SEVERITY = rf"(?m)^({'|'.join(COLORS)})(?=:| \[|  )"
 # Where the continuation of a long line begins: below the last column of a row, or behind a mark.
@@ -43,10 +47,13 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
     """Return a message whose commands are those of `program`: "build.py", "cannery" or "make".
 
     `commands` are all commands, `of_profile` those that take a profile. With make, a command that has options of its
-    own stays one of build.py, which works beside make.
+    own that is none of `_OPTIONS` stays one of build.py, which works beside make.
     """
     if program == MAKE:
-        return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text) if CHECKOUT in text else text
+        text = re.sub(_PINS, lambda found: f"`{_variables(found[1]).strip()}`", text) if "`--pin" in text else text
+        if CHECKOUT not in text:
+            return text
+        return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text.replace(*_LINT))
     if "make " in text:
         text = re.sub(_OF_MAKE, lambda found: _from_make(found, program, commands), text)
     if program == CHECKOUT or CHECKOUT not in text:
@@ -69,10 +76,21 @@ def _from_make(found: re.Match[str], program: str, commands: Collection[str]) ->
 
 
 def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:
-    command, profile = found["command"], found["profile"]
-    if not profile:
-        return f"make {command}" if command in {*of_profile, "clean"} else found[0]
-    return f"make {command} PROFILE={profile}" if command in of_profile else found[0]
+    command, word, options = found["command"], found["word"], _variables(found["options"])
+    if not word:
+        return f"make {command}{options}" if command in {*of_profile, "clean", "lint-run"} else found[0]
+    if command == "load":
+        return f"make load FILE={word}{options}"
+    return f"make {command} PROFILE={word}{options}" if command in of_profile else found[0]
+
+
+def _variables(options: str) -> str:
+    """Return options as make's variables, which have one value each; PIN is a list."""
+    pairs = [option.split() for option in f" {options}".split(" --")[1:]]
+    pins = [pair[1] for pair in pairs if pair[0] == "pin"]
+    others = [f"{name.upper()}={value[0] if value else 1}" for name, *value in pairs if name != "pin"]
+    listed = [f"PIN='{' '.join(pins)}'" if len(pins) > 1 else f"PIN={pins[0]}"] if pins else []
+    return "".join(f" {one}" for one in listed + others)
 
 
 class CleanStream:

@@ -89,7 +89,8 @@ def _packed(
 
 def _output(arguments: argparse.Namespace) -> Path:
     if not arguments.output:
-        raise UsageError("OUTPUT is not set", hint="--output FILE, as --output quickstart.tar")
+        name = arguments.profile
+        raise UsageError("OUTPUT is not set", hint=f"`build.py bundle {name} --output {name}.tar`")
     path = Path(arguments.output)
     if path.suffix != ".tar":
         hint = "name it FILE.tar: its layers are packed one by one, as gzip"
@@ -189,7 +190,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(what, where=str(path), hint="name what `build.py bundle` or `build.py save` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
-        hint = "copy it too; an archive without one was cut off or is not Cannery's: --force loads it unchecked"
+        hint = f"copy it too, or the archive may be cut off; `build.py load {path} --force` loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
     place = kept_place(context)
     if side is not None:
@@ -281,7 +282,7 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
 def _check_platform(place: ImagePlace, side: SideFile, path: Path, *, is_forced: bool) -> None:
     own = f"linux/{place.engine.arch if isinstance(place, EnginePlace) else place.arch}"
     if side.image.platform != own and not is_forced:
-        hint = "--force loads it nevertheless, to hand it on to such a machine"
+        hint = f"`build.py load {path} --force` loads it nevertheless, to hand it on to such a machine"
         what = f"the image is for {side.image.platform}, and this host runs {own}"
         raise FindingsError(what, where=str(path), hint=hint)
 

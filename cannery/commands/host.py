@@ -21,7 +21,7 @@ from cannery.host.io.kept import (
     rendered_parts,
     store_parts,
 )
-from cannery.store.io.store import Store
+from cannery.store.io.store import TAKES_LONG, Store
 from cannery.util.io.locks import alone
 from cannery.vocab import CLEAN_KINDS
 
@@ -45,6 +45,9 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     print(f"{'KIND':<9} {'COUNT':>6} {'SIZE':>12}  {'REMOVED' if kinds else 'RECLAIMABLE':>12}")
     for kind, count, size, old, free in rows:
         print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
+    if not kinds:
+        what = "`build.py clean trials out` (make: KIND='trials out') removes these"
+        context.say(f"{what}; the cache is {context.cache}")
     return ExitCode.DONE
 
 
@@ -68,6 +71,8 @@ def _cleaned(
     for kind in kinds or CLEAN_KINDS:
         gone = chosen(found[kind], arguments.older_than, arguments.keep)
         rows.append((kind, len(found[kind]), freed(found[kind], found[kind]), len(gone), freed(gone, every)))
+        if kinds and rows[-1][-1] > TAKES_LONG:
+            context.say(f"removing {kind} ({len(gone)}): {rows[-1][-1] / 1e9:.1f} GB")
         for part in gone if kinds else ():
             part.remove()
     if not {"trials", "images"}.isdisjoint(kinds):

@@ -99,7 +99,7 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
         check_layout(Path(folder))
     if (arguments.attach or arguments.proof or arguments.sign is not None) and not arguments.push:
         raise UsageError(
-            "--attach, --sign, --unverified and --partial are of --push", hint="add --push, or leave them out"
+            "--attach, --sign, --unverified and --partial only work with --push", hint="add --push, or leave them out"
         )
     if arguments.push:
         from cannery.commands.registry import Push

@@ -38,10 +38,10 @@ def index(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if context.is_json:
         print(text, end="")
         return ExitCode.DONE
-    folder = arguments.output or str(context.shown(context.out / "index"))
+    folder = arguments.output or str(context.out / "index")
     page = page_html(_page(registry, images, arguments.today), __version__)
-    write_output(text, f"{folder}/index.json")
-    write_output(page, f"{folder}/index.html")
+    write_output(text, None, f"{folder}/index.json")
+    write_output(page, None, f"{folder}/index.html")
     return ExitCode.DONE
 
 

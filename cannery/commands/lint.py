@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Longer than any command line that an engine takes.
 MOST_CHARACTERS = 1 << 20
+LONGEST_PATH = 256  # of what is asked for as a file: a system refuses longer names
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,11 @@ def _ground(catalog: Catalog, arguments: argparse.Namespace) -> Ground:
 
 def _text(text: str | None) -> str:
     if text is None:
-        hint = "build.py lint-run 'docker run …', --file compose.yaml, or - to read standard input"
+        hint = "build.py lint-run 'docker run …', `build.py lint-run --file compose.yaml`, or - for standard input"
         raise UsageError("lint-run: no command is given", hint=hint)
     if text != "-":
+        if len(os.fsencode(text)) < LONGEST_PATH and Path(text).is_file():
+            raise UsageError("this is a file, not a command", where=text, hint=f"`build.py lint-run --file {text}`")
         return text
     if sys.stdin is None:  # what `<&-` leaves
         raise UsageError("standard input is closed", hint="build.py lint-run - < FILE, or the command itself")

@@ -125,7 +125,7 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
     state = f", INCOMPLETE: {missing}" if missing else ""
     published = ", ".join(p.name for p in made.packages if p.complete and not p.size)
-    state += f", by a published hash (images/hashes.yaml): {published}" if published else ""
+    state += f"; not downloaded, hash taken from images/hashes.yaml: {published}" if published else ""
     shown = store.shown(wanted.path)
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}", flush=True)
     if not wanted.standard:

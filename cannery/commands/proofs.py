@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.util.io.files import unwritable, write_atomic
+from cannery.util.io.files import check_folder_of, unwritable, write_atomic
 from cannery.verify.proof import LEVELS, UNPROVED, Proof, make_proof, proof_faults
 from cannery.vocab import BaseKind
 
@@ -55,7 +55,7 @@ def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise UsageError("--record: this is a folder", where=str(path), hint=OTHER_FILE)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_folder_of(path)
         with TemporaryFile(dir=path.parent):
             pass
     except OSError as error:

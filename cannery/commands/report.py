@@ -24,7 +24,7 @@ from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.wheels import read_licences
 from cannery.report.page import Known, make_page, page_markdown
 from cannery.ship.referrers import FORMATS, Document, Kind
-from cannery.util.io.files import BY_OUTPUT, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, check_folder_of, unwritable, write_atomic
 
 if TYPE_CHECKING:
     import argparse
@@ -121,7 +121,9 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
     known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
     page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
-    _write_page(arguments, page, context, plan.folder)
+    # What is tried does not write over the page of the profile's own set.
+    is_own = plan.alias in plan.references
+    _write_page(arguments, page, context, plan.folder if is_own else f"{plan.folder}-{plan.tag.plan}")
     return ExitCode.DONE
 
 
@@ -129,8 +131,7 @@ def _write_page(arguments: argparse.Namespace, page: Page, context: Context, nam
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)
     else:
-        output = arguments.output or str(context.shown(context.out / "reports" / f"{name}.html"))
-        write_output(page_html(page, __version__), output)
+        write_output(page_html(page, __version__), arguments.output, str(context.out / "reports" / f"{name}.html"))
 
 
 def _attached_page(arguments: argparse.Namespace, context: Context) -> Page:
@@ -147,16 +148,22 @@ def _attached_page(arguments: argparse.Namespace, context: Context) -> Page:
         raise UsageError(f"its documents are not Cannery's: {error}", where=arguments.profile, hint=hint) from error
 
 
-def write_output(text: str, output: str | None) -> None:
-    """Write a text to the file that --output names, else print it. Raises `UnableError`."""
-    if not output:
+def write_output(text: str, output: str | None, default: str = "") -> None:
+    """Write a text to the file that --output names, else to `default`, whose folders are made, else print it.
+
+    Raises `UnableError`, and `UsageError` where the folder of `output` is missing.
+    """
+    file = output or default
+    if not file:
         print(text, end="")
         return
+    if output:
+        check_folder_of(Path(output))
     try:
-        write_atomic(Path(output), text)
+        write_atomic(Path(file), text)
     except OSError as error:
-        raise unwritable(error, output, BY_OUTPUT) from error
-    print(output)
+        raise unwritable(error, file, BY_OUTPUT) from error
+    print(file)
 
 
 COMMANDS = {"sbom": sbom, "report": report}

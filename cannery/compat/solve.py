@@ -18,7 +18,7 @@ from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.versions import distance, parsed_version, without_build
 from cannery.compat.subject import Subject
 from cannery.compat.table import here, holds, is_held, listed, misfits, phrase, weight
-from cannery.recipe.select import same_release, takes
+from cannery.recipe.select import parse_pin, same_release, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -240,12 +240,15 @@ class Whole:
     cost: float
 
 
-def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = ()) -> str:
+def offers(
+    subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = (), *, with_pins: bool = False
+) -> str:
     """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
 
     `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
     either side: that release with what it is made for, and another one for what is here; each is offered unless an
     offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
+    Where the user pins, `with_pins` adds the pins of the first.
     """
     known = [one for row in releases(subject, name) for one in _on_canns(subject, row)]
     every = [row for row in known if _has_base(subject, row) and _answers(row, clash)]
@@ -258,7 +261,19 @@ def offers(subject: Subject, name: str, own: Sequence[Row], clash: Collection[st
     mine = [row for row in every if own and row.version == own[0].version]
     present = [_beside(subject, whole.row) for whole in kept]
     kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
-    return "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept)) if kept else NO_SET
+    if not kept:
+        return NO_SET
+    words = "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept))
+    can_be_pinned = with_pins and subject.recipe.pins and not _places(subject, kept[0].row)
+    return f"{words}; for the first: `{_pins(subject, kept[0])}`" if can_be_pinned else words
+
+
+def _pins(subject: Subject, whole: Whole) -> str:
+    """Return a set as options, with the pins that were asked for and stay."""
+    asked = dict(map(parse_pin, subject.recipe.pins))
+    beside = {key: fit for key, fit in _beside(subject, whole.row).items() if fit[0].isdigit()}
+    pins = {**asked, **beside, whole.row.name: whole.row.version, **whole.more}
+    return " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
 
 
 def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
@@ -356,8 +371,12 @@ def _words(subject: Subject, whole: Whole) -> str:
     beside = [_release(subject, key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
     own = _release(subject, row.name, row.version)
     words = f"{listed(beside)} with {own}" if beside else own
-    places = [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, (key,))]
+    places = _places(subject, row)
     return words + (f" on {listed(phrase(key, row.fits[key]) for key in places)}" if places else "")
+
+
+def _places(subject: Subject, row: Row) -> list[str]:
+    return [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, (key,))]
 
 
 def _release(subject: Subject, name: str, version: str) -> str:

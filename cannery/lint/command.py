@@ -34,7 +34,10 @@ NO_IMAGE = "no image is named"
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
 # A shell's prompt for a continued line, copied along with a command.
 _PROMPT = re.compile(r"(?<=\\\n)>[ \t]+")
-_HINT = "give a plain docker run line: build.py lint-run 'docker run --rm IMAGE'; a compose file: --file compose.yaml"
+_HINT = (
+    "give a plain docker run line: build.py lint-run 'docker run --rm IMAGE'; "
+    "a compose file: `build.py lint-run --file compose.yaml`"
+)
 
 
 @dataclass(frozen=True)

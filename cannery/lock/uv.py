@@ -220,6 +220,8 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
         line = re.sub(r"^\s*(error:|cause:|×|╰─▶|│)\s*", "", raw).strip()
         if not line or line.startswith(("Resolved ", "warning:", "Using ", UNSATISFIABLE)):
             continue
+        if line.startswith("hint:") and ("`--" in line or "not at the requested version" in line):
+            continue
         line = re.sub(r"\s*(Consider (?:using|removing)|A compatible version may be available) .*$", "", line).replace(
             PROJECT, profile
         )

@@ -27,7 +27,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing. No hash is needed."""
     lock = inputs.locks.get(recipe.target.arch)
     if lock is None:
-        raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `python build.py lock`")
+        raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `build.py lock`")
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
     stepped = {step.package for step in sources}
@@ -105,7 +105,7 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
     if native is None:
         raise FindingsError(
             f"the stages run on this host's {inputs.build_arch}, for which {recipe.name} has no lock",
-            hint=f"add {inputs.build_arch} to the profile's arch and run `python build.py lock {recipe.name}`",
+            hint=f"add {inputs.build_arch} to the profile's arch and run `build.py lock {recipe.name}`",
         )
     return reference, standin_reference(recipe, native, inputs.standin)
 

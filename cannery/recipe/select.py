@@ -53,7 +53,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     target = _target(profile, options, host_arch)
     released = _released(catalog, profile, options.sources, options.local)
     if options.as_documented and not any(pin.documented for pin in profile.components):
-        what = "DOCUMENTED: the guide names no version that is another than the profile's and could exist"
+        what = "DOCUMENTED: the guide's versions are already the profile's, or are no longer published"
         raise UsageError(what, where=f"profile {name}", hint="leave it out")
     chosen = tuple(
         _choose(pin, catalog.components[pin.name], target.arch, released, as_documented=options.as_documented)
@@ -156,7 +156,10 @@ def parse_pin(text: str) -> tuple[str, str]:
         if specifier.operator != "==" or requirement.marker or requirement.extras or requirement.url:
             raise ValueError
     except (InvalidRequirement, InvalidVersion, ValueError) as error:
-        raise UsageError(f"--pin: {text!r} is not NAME==VERSION", hint="for example --pin ray==2.60.0") from error
+        hint = "for example --pin ray==2.60.0"
+        if "==" in text.partition(",")[2]:
+            hint = f"pins are separated by spaces: `{' '.join(f'--pin {one.strip()}' for one in text.split(','))}`"
+        raise UsageError(f"--pin: {text!r} is not NAME==VERSION", hint=hint) from error
     return canonicalize_name(requirement.name), version
 
 

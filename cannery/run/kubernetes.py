@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cannery.run.mounts import Mount
     from cannery.vocab import Arch
 
+ITS_COMMAND = "put it behind `--` (make: CMD='…')"
 SHM = "shm"
 SHM_PATH = "/dev/shm"  # noqa: S108 - shared memory is there
 # docker's suffixes are 1024 based, as Kubernetes' are with an i.
@@ -36,7 +37,7 @@ def pod(container: Container, name: str, resource: str | None, arch: Arch) -> di
 def job(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
     """Return the Job of `container`: it runs once. Raises as `pod_spec`, and `UsageError` without a command."""
     if not container.request.command:
-        raise UsageError("a job ends when its command does, and there is none", hint="put it behind `--`")
+        raise UsageError("a job ends when its command does, and there is none", hint=ITS_COMMAND)
     template = {
         "metadata": metadata(name),
         "spec": {"restartPolicy": "Never", **pod_spec(container, name, resource, arch)},

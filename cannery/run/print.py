@@ -103,7 +103,9 @@ def printed_notes(
     notes += _of_registry(request.image)
     if request.caches:
         folders = " and ".join(mount.source for mount in request.caches)
-        notes.append(f"{folders}: of this host; where they are not, docker starts nothing: --no-caches leaves them out")
+        is_one = len(request.caches) == 1
+        what = "is mounted from this host. If it" if is_one else "are mounted from this host. If one"
+        notes.append(f"{folders} {what} is missing, docker refuses to start: create it or use --no-caches")
     return (*container.notes, *notes)
 
 
@@ -112,7 +114,7 @@ def _guessed_group(container: Container, host: HostNpus) -> list[str]:
     if container.group is None or host.cards:
         return []
     what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
-    return [f"{what}; that host knows its number: stat -c %g /dev/davinci_manager"]
+    return [f"{what}; run `stat -c %g /dev/davinci_manager` on the NPU host to check"]
 
 
 def _of_registry(image: str) -> list[str]:
@@ -136,11 +138,11 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
         )
     if request.npu:
         notes.append(
-            f"{access.resource} is what other chips' nodes may have too: in a cluster with several, add to "
-            "nodeSelector what tells this one's nodes (accelerator-type, where Ascend's device plugin labels them)"
+            f"nodes with other chips may offer {access.resource} too. In a mixed cluster, add a nodeSelector "
+            "(accelerator-type, where Ascend's device plugin labels the nodes)"
         )
     if not request.volumes:
-        notes.append("no folder of models or data is mounted: -v SRC:DST takes one of each node")
+        notes.append("no folder of models or data is mounted: -v SRC:DST mounts a folder of the node")
     if request.nodes > 1 and not request.interface:
         notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
     return notes

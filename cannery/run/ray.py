@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
-from cannery.run.kubernetes import dns_name, metadata, pod_spec
+from cannery.run.kubernetes import ITS_COMMAND, dns_name, metadata, pod_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,7 +78,7 @@ def ray_job(container: Container, name: str, resource: str | None, arch: Arch, r
     """
     command = container.request.command
     if not command:
-        raise UsageError("a RayJob ends when its command does, and there is none", hint="put it behind `--`")
+        raise UsageError("a RayJob ends when its command does, and there is none", hint=ITS_COMMAND)
     if ray is not None and not ray.has_dashboard:
         what = "KubeRay hands the command to Ray's dashboard, and the lock has Ray without it"
         raise UsageError(what, hint="a profile with ray[default], or --format raycluster")

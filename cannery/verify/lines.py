@@ -57,4 +57,6 @@ def summary_line(report: Mapping[str, Any]) -> str:
     reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
     steps = [c["message"] for c in report["checks"] if c["id"] == "train.step" and c["status"] == "skipped"]
     unproved = f"; NPU level skipped: {'; '.join(reasons)}" if reasons else ""
+    if report["result"] == "unable":
+        return f"not verified: NPU checks cannot run here ({counts}){unproved}"
     return f"{report['result']}: {counts}{unproved}" + "".join(f"; training step skipped: {why}" for why in steps)

@@ -197,13 +197,22 @@ def test_trials_go_and_the_layers_that_they_share_stay(clean: Any, cache: Path) 
     assert not store.has(own)
 
 
-def test_unpacked_layers_go_and_are_made_again(clean: Any, cache: Path) -> None:  # noqa: ANN401
+def test_unpacked_layers_go_and_are_made_again(
+    clean: Any,  # noqa: ANN401
+    cache: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "TAKES_LONG", 10_000)
     store = Store(cache / "images")
     diff_id = layer(store, b"s" * 50_000)
     image(store, [diff_id], 1, "cannery/base:1")
     folder = store.unpacked(diff_id)
     assert clean()["unpacked"]["count"] == 1
-    assert clean("unpacked")["unpacked"]["old"] == 1
+    assert cli.main(["clean"], ROOT) == ExitCode.DONE
+    assert f"removes these; the cache is {cache}\n" in capsys.readouterr().err
+    assert cli.main(["clean", "unpacked"], ROOT) == ExitCode.DONE
+    assert capsys.readouterr().err == "removing unpacked (1): 0.0 GB\n"
     assert not folder.exists()
     assert store.unpacked(diff_id) == folder
 

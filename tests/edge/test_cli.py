@@ -123,7 +123,7 @@ def test_show_takes_the_guides_own_versions(build: Build) -> None:
     assert lines["torch-npu"] == ["==", "2.6.0"]
     assert lines["triton-ascend"] == ["==", "3.2.0.dev20250925"]
     refused = build("show", "quickstart", "--as-documented")
-    assert (refused.code, "the guide names no version that is another" in refused.err) == (2, True)
+    assert (refused.code, "the guide's versions are already the profile's" in refused.err) == (2, True)
 
 
 def test_check_of_a_set_without_errors(build: Build) -> None:
@@ -233,6 +233,7 @@ def test_dashes_are_no_options_value() -> None:
         (["check", "quickstart", "--base", "stadnin"], ["BASE: 'stadnin'", "standin"]),
         (["check", "quickstart", "--pin", "torch"], ["--pin: 'torch' is not NAME==VERSION", "--pin ray=="]),
         (["check", "quickstart", "--pin", "torch=2"], ["'torch=2'"]),
+        (["check", "quickstart", "--pin", "a==1,b==2"], ["separated by spaces: `--pin a==1 --pin b==2`"]),
         (["check", "quickstart", "--pin", "trch==2.9.0"], ["trch is no package of this profile", "torch"]),
         (["check", "quickstart", "--pin", "ray==1", "--pin", "Ray==2"], ["pinned twice"]),
         (["check", "quickstart", "--upgrade", "ray"], ["unknown option --upgrade"]),
@@ -409,7 +410,7 @@ def test_a_cpu_that_no_image_is_made_for(build: Build, monkeypatch: pytest.Monke
 def test_help_of_every_command_has_an_example(build: Build, name: str) -> None:
     done = build(name, "--help")
     assert (done.code, done.err) == (0, "")
-    assert f"example: python build.py {name}" in " ".join(done.out.split())
+    assert f"example: python3 build.py {name}" in " ".join(done.out.split())
 
 
 def test_help_names_every_command_and_version_is_a_line(build: Build) -> None:
@@ -433,7 +434,7 @@ def test_help_of_every_action_is_its_own(build: Build, name: str, action: str) -
     assert (done.code, done.err) == (0, "")
     told = " ".join(done.out.split())
     assert told.startswith(f"usage: build.py {name} {action} ")
-    assert f"example: python build.py {name} {action}" in told
+    assert f"example: python3 build.py {name} {action}" in told
     assert "--json" in told or (name, action) in {("base", "add"), ("proofs", "add")}  # write a file
     assert f"\n    {action} " in build(name, "--help").out
 
@@ -707,3 +708,9 @@ def test_sigterm_ends_in_order(build: Build, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cli, "_call", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     done = build("list")
     assert (done.code, "interrupted" in done.err) == (ExitCode.INTERRUPTED, True)
+
+
+def test_check_offers_pins_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+    """README's first example."""
+    assert cli.main(["check", "quickstart", "--arch", "amd64", "--pin", "torch-npu==2.14.0"], ROOT, program="make") == 3
+    assert "; for the first: `PIN='torch==2.14.0 torch-npu==2.14.0'`\n" in capsys.readouterr().out

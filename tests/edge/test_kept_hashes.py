@@ -83,7 +83,7 @@ def test_a_published_hash_makes_the_lock_complete(small: Small) -> None:
     publish(small, "1.5")
     done = small("lock", "stack")
     assert (done.code, "INCOMPLETE" in done.out) == (0, False)
-    assert "published hash (images/hashes.yaml): tool" in done.out
+    assert "hash taken from images/hashes.yaml: tool" in done.out
     assert tool(small) == ("1.5", True)
     assert small("plan", "stack").code == 0
 
@@ -102,3 +102,10 @@ def test_a_lock_that_was_made_from_a_hand_edited_file_is_made_anew(small: Small)
     assert done.code == 0, done.err
     assert tool(small) == ("1.0", False)
     assert tool(small, "arm64") == ("1.0", True)
+
+
+def test_the_page_of_a_trial_is_another_file(small: Small) -> None:
+    for words in ((), ("--pin", "tool==1.0")):
+        assert small("report", "stack", *words).code == 0
+    own, trial = sorted((file.stem for file in (small.root / "out/reports").iterdir()), key=len)
+    assert trial.removeprefix(f"{own}-").isalnum()

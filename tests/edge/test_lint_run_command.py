@@ -173,6 +173,7 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["sudo", "docker", "run", "img"], "put quotes around it"),
         (["docker run a", "--chpi", "a3"], "unknown option --chpi"),
         (["docker ps"], "there is no `docker run` in it"),
+        (["build.py"], "build.py: this is a file, not a command\n  → `build.py lint-run --file build.py`"),
         (["docker run 'a"], "the command:1: a quote"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
         (["--file", "no-such-file"], "no-such-file: cannot be read"),

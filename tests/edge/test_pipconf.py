@@ -42,7 +42,7 @@ def test_sections_and_lists() -> None:
     assert settings.find_links == ("/other",)
     assert (settings.timeout, settings.cert) == (7.0, "/ca.pem")
     assert settings.notes == (
-        "pip's `constraint` setting is not taken over: the lock decides versions",
+        "pip's `constraint` setting is ignored: the lock decides versions",
         "warning: pip's setting global.extra-index-url names file:///a/simple, which is not there: it is left out",
         "warning: pip's setting install.find-links names /other, which is not there: it is left out",
     )

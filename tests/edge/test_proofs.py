@@ -228,8 +228,10 @@ def test_a_host_without_the_images_npu_is_refused_first(host: NpuHost, monkeypat
 
 def test_a_file_that_cannot_be_written(host: NpuHost, tmp_path: Path) -> None:
     host.file = tmp_path / "none/npu.json"
+    assert host.record() == ExitCode.USAGE
+    assert not host.file.parent.exists()
     host.file.parent.write_text("")
-    assert host.record() == ExitCode.UNABLE
+    assert host.record() == ExitCode.USAGE
     host.file = tmp_path
     assert host.record() == ExitCode.USAGE
     assert host.asked == []

@@ -525,8 +525,8 @@ def test_a_printed_command_names_the_caches_that_it_mounts(
     for form in ("docker", "compose"):
         done = host("run", "quickstart", "--print", "--format", form)
         assert str(models) in done.out
-        assert f"{models}: of this host" in done.err or f"{models} and" in done.err
-        assert "--no-caches leaves them out" in done.err
+        assert f"{models} is mounted" in done.err or f"{models} and" in done.err
+        assert "create it or use --no-caches" in done.err
         for words in (("--no-caches",), ("--registry", "registry.example/team")):
             without = host("run", "quickstart", "--print", "--format", form, *words)
             assert str(models) not in without.out + without.err

@@ -21,6 +21,7 @@ import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.ship.io.bundle import stored_layers
+from cannery.store.io import store as store_module
 from cannery.store.io.archive import load_archive, write_oci
 from cannery.store.io.packed import inflated, pack
 from cannery.store.io.store import Store
@@ -298,7 +299,10 @@ def test_a_full_disk_while_a_layer_is_unpacked(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_layers_become_folders_lowest_first(store: Store) -> None:
+def test_layers_become_folders_lowest_first(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store_module, "TAKES_LONG", 1000)
     whiteouts = tar_of(
         ("etc/.wh.a", b""), ("opt/.wh..wh..opq", b""), ("opt/new", b"n"), ("opt/.wh.new", b""), ("srv/in/x", b""),
         ("srv/.wh.in", b""), (".wh..wh.plnk", b""), special("dev/null", tarfile.CHRTYPE),
@@ -319,6 +323,7 @@ def test_layers_become_folders_lowest_first(store: Store) -> None:
     names = {str(path.relative_to(upper)) for path in upper.rglob("*")}
     assert names == {"etc", "etc/a", "opt", "opt/new", "srv", "srv/in", "srv/in/x", "dev"}
     assert store.lowers("demo:1") == (lower, upper)  # made once
+    assert capsys.readouterr().err == "unpacking 2 layers: 0.0 GB\n"
 
 
 @needs_root

@@ -85,9 +85,12 @@ def test_explanation_is_short_and_in_our_words() -> None:
         "warning: `x` is missing an upload date\nerror: No solution found when resolving dependencies\n"
         "  cause: Because a==1 depends on b>=2 and cannery-lock depends on b<2, we can conclude that your "
         "requirements are unsatisfiable.\n\n"
+        "hint: The `--python-version` value (>=3.11) includes Python versions that are not supported.\n"
+        "hint: `b` was found on https://x.example, but not at the requested version (b>=2).\n"
         "hint: `b` was filtered by `exclude-newer`. Consider using `exclude-newer-package` to override.\n"
     )
     text = explain(stderr, "quickstart")
     assert "quickstart depends on b<2: that cannot be met" in text
-    assert "exclude-newer-package" not in text
+    assert "`b` was filtered by `exclude-newer`" in text
+    assert [word for word in ("exclude-newer-package", "python-version", "requested version") if word in text] == []
     assert len(explain("error: x\n" + "cause: y z\n" * 50, "q").splitlines()) == 20

@@ -84,6 +84,8 @@ def test_a_profile_that_is_missing_is_named_with_an_example(target: str) -> None
 
 
 def test_a_file_that_is_missing_and_an_unknown_variable() -> None:
+    with pytest.raises(ValueError, match="ARGS is not set, for example: make diff ARGS='main:quickstart quickstart'"):
+        make_command.command("diff", {})
     with pytest.raises(ValueError, match=r"FILE is not set, for example: make load FILE=quickstart\.tar$"):
         make_command.command("load", {})
     with pytest.raises(ValueError, match=r"unknown variable PROFIL; did you mean PROFILE\?$"):

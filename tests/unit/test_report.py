@@ -72,6 +72,9 @@ def test_a_training_step_that_was_skipped_is_said() -> None:
     assert summary_line(report) == "passed: 2 passed, 2 skipped; training step skipped: no NPU"
     checks[1]["status"] = "passed"
     assert summary_line(report).endswith("2 skipped")
+    assert summary_line({**report, "result": "unable"}).startswith(
+        "not verified: NPU checks cannot run here (2 passed, "
+    )
 
 
 def test_no_skip_no_word_of_it() -> None:

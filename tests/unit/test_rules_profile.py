@@ -36,7 +36,7 @@ def test_a_wheel_of_the_users_own_that_is_not_there() -> None:
         "lock-incomplete",
         "the lock has no hash of apex 0.1+ascend for Python 3.11 on amd64: no wheel of your own was found",
         "index own: wheels that you build",
-        "put the wheel for this Python and arch into a folder, and run `python build.py lock` for this profile with "
+        "put the wheel for this Python and arch into a folder, and run `build.py lock` for this profile with "
         "--wheelhouse",
     )
     assert other.what == "the lock has no hash of a 1.0 for Python 3.11 on amd64"

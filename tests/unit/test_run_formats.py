@@ -522,7 +522,7 @@ def test_notes_of_this_host_are_for_what_runs_on_one_like_it() -> None:
 NOWHERE = HostNpus(frozenset(), frozenset())
 GUESS = (
     "group 1000 is the one that the driver's installer usually makes (HwHiAiUser); "
-    "that host knows its number: stat -c %g /dev/davinci_manager"
+    "run `stat -c %g /dev/davinci_manager` on the NPU host to check"
 )
 
 

@@ -95,7 +95,7 @@ def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], r
         "fit",
         f"{have} do not fit: {name} {version} is made for {listed(phrase(key, wants[key]) for key in keys)}",
         cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
-        offers(subject, name, rows, wrong),
+        offers(subject, name, rows, wrong, with_pins=True),
     )
 
 

@@ -116,7 +116,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
                 "lock-incomplete",
                 f"{what}: no wheel of your own was found",
                 f"index {index}: {known.note}",
-                "put the wheel for this Python and arch into a folder, and run `python build.py lock` for this profile "
+                "put the wheel for this Python and arch into a folder, and run `build.py lock` for this profile "
                 "with --wheelhouse",
             )
         else:

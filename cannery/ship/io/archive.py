@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from cannery.engine.io.client import counted
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.ship.bundle import SideFile, file_faults, read_side, side_text
-from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, check_folder_of, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def side_path(path: Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Raise `UsageError` where no file can be written at `path`: a folder, a link, a pipe, or below a file.
+    """Raise `UsageError` where no file can be written at `path`: a folder, a link, a pipe, or in a missing folder.
 
     A file gets its name by a rename, which replaces a link or pipe.
     """
@@ -70,9 +70,7 @@ def check_place(path: Path) -> None:
             raise UsageError("it is a symbolic link, which the file would replace", where=str(path), hint=hint)
         if path.exists() and not path.is_file():
             raise UsageError("it is no plain file", where=str(path), hint="OUTPUT is a file: name another")
-        above = next((folder for folder in path.parents if folder.exists()), None)
-        if above is not None and not above.is_dir():
-            raise UsageError(f"{above} is no folder", where=str(path), hint="name a file in a folder")
+        check_folder_of(path)
     except OSError as error:
         raise unwritable(error, path, BY_OUTPUT) from error
 

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 # Seconds for which `prune` leaves what no image has: another run may be about to name it.
 SPARED = 3600.0
+# Bytes of files that take so long that a line reports them first.
+TAKES_LONG = 500_000_000
 
 
 class Part:
@@ -312,7 +315,10 @@ class Store:
         """
         found = self.needed(name)
         missing = [layer for layer in found.layers if not self._folder(layer).is_dir()]
-        self.check_room(sum(self.needed_layer(layer).raw for layer in missing), "unpacked")
+        size = sum(self.needed_layer(layer).raw for layer in missing)
+        self.check_room(size, "unpacked")
+        if size > TAKES_LONG:
+            print(f"unpacking {len(missing)} layers: {size / 1e9:.1f} GB", file=sys.stderr, flush=True)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.errors import UnableError
+from cannery.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +57,12 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
         Path(name).unlink(missing_ok=True)
         raise
     return True
+
+
+def check_folder_of(path: Path) -> None:
+    """Raise `UsageError` where the folder that a user's output `path` is to be in is missing."""
+    if not path.parent.is_dir():
+        raise UsageError("no such folder", where=str(path.parent), hint="make it first, or name another one")
 
 
 def sha256_file(path: Path) -> str:

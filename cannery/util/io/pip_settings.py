@@ -45,8 +45,8 @@ SECTIONS = ("global", "install", ":env:")
 ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url", "extra-index-urls": "extra-index-url"}
 URLS = ("index-url", "extra-index-url", "find-links")
 NOT_TAKEN = {
-    "constraint": "pip's `constraint` setting is not taken over: the lock decides versions",
-    "no-index": "pip's `no-index` setting is not taken over: locking asks the index",
+    "constraint": "pip's `constraint` setting is ignored: the lock decides versions",
+    "no-index": "pip's `no-index` setting is ignored: locking asks the index",
 }
 
 
