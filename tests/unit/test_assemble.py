@@ -41,7 +41,7 @@ from tests.unit.factories import inputs, plan, recipe, user_recipe
 from tests.unit.test_wheel_files import make
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cannery.plan.plan import Plan
 
@@ -165,6 +165,40 @@ def test_byte_code_is_the_same_whatever_version_was_made_before(tmp_path: Path, 
         make_code(modules, WORKER, tmp_path / cache)
     assert len(compiled_of(modules, tmp_path / "empty")) == 3
     assert compiled_of(modules, tmp_path / "cache") == compiled_of(modules, tmp_path / "empty")
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:50] + bytes([data[50] ^ 1]) + data[51:]
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, lambda _: b"", lambda data: data[len(data) // 2 :]])
+@pytest.mark.parametrize("version", ["own", "other"])
+def test_damaged_byte_code_is_made_again_and_not_taken(
+    tmp_path: Path, damage: Callable[[bytes], bytes], version: str
+) -> None:
+    sources = {"demo/a.py": "a = 1\n", "demo/b.py": "b = 1\n"}
+    modules = {
+        "own": other_version(tmp_path / "1", sources),
+        "other": other_version(tmp_path / "2", {**sources, "c": ""}),
+    }
+    make_code(modules["own"], WORKER, tmp_path / "empty")
+    make_code(modules[version], WORKER, tmp_path)
+    path = code_path(modules[version][0], WORKER, tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    make_code(modules["own"], WORKER, tmp_path)
+    assert compiled_of(modules["own"], tmp_path) == compiled_of(modules["own"], tmp_path / "empty")
+
+
+def test_a_module_that_is_nested_too_deep_has_no_byte_code(tmp_path: Path) -> None:
+    modules = other_version(tmp_path, {"demo/a.py": "a = 1\n", "demo/deep.py": f"x = {'-' * 100_000}1\n"})
+    make_code(modules, WORKER, tmp_path)
+    assert [name.rpartition("/")[2] for name, data in compiled_of(modules, tmp_path).items() if data] == [
+        f"a.{TAG}.pyc"
+    ]
 
 
 def test_a_worker_that_ends_early_is_reported_with_its_words(tmp_path: Path) -> None:

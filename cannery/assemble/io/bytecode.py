@@ -134,7 +134,7 @@ def _pyc(path: str, source: bytes) -> tuple[str, bytes]:
     cached = pyc_path(path, str(sys.implementation.cache_tag))
     try:
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deep
         return cached, b""
     data = marshal.dumps(code)
     if sys.hexversion < 0x030B0000:  # there an interned string is marked only where others hold it too, as `code` does

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from cannery.assemble.content import Content, Tree, Wheel
 
 PROGRAM = Path(bytecode.__file__)
+# The bytes of a SHA-256.
+_SUM = 32
 # Writes the program, which comes as an argument, and runs it.
 _START = """\
 import runpy, sys
@@ -173,6 +175,15 @@ def code_path(modules: Modules, worker: Worker, cache: Path) -> Path:
     return cache / "layers" / "code" / modules.name / f"{modules.key}-{worker.key}.zip"
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether byte code is there as it was written: a zip file's comment is the digest of what is before it."""
+    try:
+        data = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        return False
+    return hashlib.sha256(data[:-_SUM]).digest() == data[-_SUM:]
+
+
 class _Job:
     """Modules whose byte code is made: compiled, or taken from another version's where their source is the same.
 
@@ -182,7 +193,7 @@ class _Job:
     def __init__(self, modules: Modules, path: Path, stack: ExitStack) -> None:
         self.path, self._modules = path, modules
         others = sorted(path.parent.glob(f"*-{path.stem.rpartition('-')[2]}.zip"), key=lambda one: one.stat().st_mtime)
-        self._other = stack.enter_context(opened(others[-1])) if others else None
+        self._other = stack.enter_context(opened(others[-1])) if others and _is_whole(others[-1]) else None
         self._sent: list[bytes] = []
         self._taken: list[zipfile.ZipInfo] = []
 
@@ -209,7 +220,9 @@ class _Job:
             for info in self._taken:
                 member = Member(File(info.filename, 0o644, info), cast("zipfile.ZipFile", self._other))
                 _put(archive, info, b"".join(member.stream(info)))
-        write_atomic(self.path, stream.getvalue())
+            archive.comment = bytes(_SUM)
+        data = stream.getvalue()[:-_SUM]
+        write_atomic(self.path, data + hashlib.sha256(data).digest())
 
 
 def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> None:
@@ -222,13 +235,13 @@ def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> No
 
 
 def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
-    """Compile those modules whose byte code is not there.
+    """Compile those modules whose byte code is not there, or is damaged.
 
     Raises `WheelError` for a wheel or tree that cannot be installed, `UnableError` where the worker fails.
     """
     by_path = {code_path(modules, worker, cache): modules for modules in wanted}
     with ExitStack() as stack:
-        jobs = [_Job(modules, path, stack) for path, modules in by_path.items() if not path.is_file()]
+        jobs = [_Job(modules, path, stack) for path, modules in by_path.items() if not _is_whole(path)]
         if jobs:
             _work(jobs, worker)
 
