@@ -163,8 +163,7 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, w
         cache = Path(named).expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"CANNERY_CACHE: {str(named)!r} names no user of this host", hint="name a folder") from error
-    home = Path(env.get("HOME") or "/")
-    if cache in {home, *home.parents}:
+    if any(one.resolve().is_relative_to(cache.resolve()) for one in (Path(env.get("HOME") or "/"), root / "images")):
         what = f"CANNERY_CACHE: {cache} is no folder for a cache alone, and `clean` would remove your files in it"
         raise UsageError(what, hint=f"name a folder of its own, for example {cache / 'cannery-cache'}")
     return Context(

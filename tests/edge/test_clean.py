@@ -115,16 +115,17 @@ def age_all(store: Store, days: float) -> None:
         os.utime(path, (min(path.stat().st_mtime, ago(days)),) * 2)
 
 
-@pytest.mark.parametrize("folder", ["~", "~/..", "/"])
+@pytest.mark.parametrize("folder", ["~", "{home}/../home", "{home}/..", "{link}", "/", "{root}", "{root}/images"])
 def test_a_cache_among_your_own_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    mine = file(tmp_path / "home" / "git" / "mine" / "file", 1)
-    named = str(Path(folder).expanduser().resolve())
-    monkeypatch.setenv("CANNERY_CACHE", named if folder == "~/.." else folder)
+    home, link = tmp_path / "home", tmp_path / "link"
+    monkeypatch.setenv("HOME", str(home))
+    mine = file(home / "git" / "mine" / "file", 1)
+    link.symlink_to(home)
+    monkeypatch.setenv("CANNERY_CACHE", folder.format(home=home, link=link, root=ROOT))
     assert cli.main(["clean", "sources"], ROOT) == ExitCode.USAGE
-    assert f"CANNERY_CACHE: {named} is no folder for a cache alone" in capsys.readouterr().err
+    assert "is no folder for a cache alone" in capsys.readouterr().err
     assert mine.exists()
 
 
