@@ -250,6 +250,8 @@ def _loaded(
     context: Context, place: ImagePlace, held: Held | None, references: tuple[str, ...], where: str
 ) -> ExitCode:
     """Print the image that is here now. Raises `FindingsError` for another one than `held`."""
+    if not references:
+        raise FindingsError("no image in it has a name", where=where, hint="name it before `docker save`")
     found = place.find(held.id if held else references[0]) or place.find(references[0])
     if found is None:
         raise UnableError("it is no longer here", where=references[0], hint="load it again")

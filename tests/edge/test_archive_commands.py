@@ -219,6 +219,18 @@ def load_into(folder: Path, path: Path, monkeypatch: pytest.MonkeyPatch, arch: s
     return place.store
 
 
+def test_an_archive_without_an_image_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        member = tarfile.TarInfo("manifest.json")
+        member.size = 2
+        tar.addfile(member, io.BytesIO(b"[]"))
+    monkeypatch.setattr(load, "kept_place", lambda _: StorePlace(Store(tmp_path / "images"), {}, "arm64", tmp_path))
+    with pytest.raises(FindingsError) as caught:
+        load.load_file(argparse.Namespace(file=str(path), force=True), context(tmp_path))
+    assert caught.value.where == str(path)
+
+
 @pytest.mark.parametrize("command", ["save", "bundle"])
 def test_what_a_store_writes_another_one_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     here = stored(tmp_path, LOWER, UPPER)
