@@ -89,7 +89,7 @@ def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: st
 
 def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Run the verify script in a built image and print its checks; with --against, compare another image."""
-    if arguments.against:
+    if arguments.against is not None:
         return against(arguments, context)
     if not arguments.profile:
         raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")

@@ -335,6 +335,7 @@ def test_a_profile_that_is_named(verify: Against) -> None:
 
 def test_words_that_do_not_go_together(verify: Against) -> None:
     for words, said in (
+        (("quickstart", "--against", ""), "is no image reference"),
         (("--against", "mine:1", "--require-npu"), "--require-npu does not go with --against"),
         (("--against", "mine:1", "--cann", "8.5.0"), "--cann does not go with --against"),
         (("quickstart", "--against", "mine:1", "--pin", "ray==2.60.0"), "--pin does not go with --against"),
