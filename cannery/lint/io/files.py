@@ -26,6 +26,8 @@ def read_script(path: Path) -> str:
     if path.suffix.lower() in {".md", ".markdown", ".rst"}:
         hint = "give its command alone: build.py lint-run 'docker run …'"
         raise UsageError("a page of text is not read", where=str(path), hint=hint)
+    if not path.is_file():  # a pipe would be waited for
+        return ""
     try:
         with path.open("rb") as file:
             head = file.read(MOST_BYTES)
