@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cannery.assemble.io.bytecode import BATCH, compiled
-from cannery.assemble.io.wheel_files import SMALL, WheelError, install, wheel_files
+from cannery.assemble.io.wheel_files import SMALL, WheelError, install, opened, wheel_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -237,6 +237,20 @@ def test_install_writes_the_files_and_returns_the_modules(tmp_path: Path) -> Non
     assert modules == [[(f"{SITE}/demo/a.py", b"a = 1\n")]]
     assert (tmp_path / f"out{SITE}/demo/t.sh").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / f"out{SITE}/demo/a.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_line_break_in_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WheelError, match=r"demo-1\.0-py3-none-any\.whl: it cannot be installed"):
+        laid_out(make(tmp_path, {"demo/a\nb.py": ""}))
+
+
+def test_a_later_format_of_zip_files_is_refused(tmp_path: Path) -> None:
+    wheel = make(tmp_path, {"demo/a.py": ""})
+    data = bytearray(wheel.read_bytes())
+    data[data.index(b"PK\x01\x02") + 6] = 84  # the version that is needed, times ten
+    wheel.write_bytes(data)
+    with pytest.raises(WheelError, match="it is no wheel"):
+        opened(wheel)
 
 
 def test_a_package_s_own_tests_are_installed_and_not_compiled(tmp_path: Path) -> None:

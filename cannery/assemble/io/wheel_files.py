@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from installer import install as install_wheel
 from installer.destinations import WheelDestination
 from installer.exceptions import InstallerError
-from installer.records import Hash, RecordEntry, parse_record_file
+from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
 from installer.scripts import Script
 from installer.sources import WheelFile
 from installer.utils import Scheme, construct_record_file, fix_shebang
@@ -35,6 +35,9 @@ INSTALLER = "cannery"
 # Packages grow to three or four times their wheel's size; what is below `SMALL` bytes may be anything.
 MOST_GROWTH, SMALL = 100, 100_000_000
 _BLOCK = 1 << 20
+# What pypa/installer and zipfile raise for a wheel that is none.
+_OF_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError)
+_UNFIT = (InstallerError, InvalidRecordEntry, ValueError, KeyError, AssertionError, *_OF_ZIP)
 # The bit of a member's flags (PKZIP's application note, 4.4.4).
 _ENCRYPTED = 1
 
@@ -78,7 +81,7 @@ class File(NamedTuple):
                 while block := stream.read(_BLOCK):
                     count += len(block)
                     yield block
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except (*_OF_ZIP, EOFError) as error:
             raise _damaged(archive, self.content, str(error)) from error
         if count != self.content.file_size:
             raise _damaged(archive, self.content, f"{count} of {self.content.file_size} bytes")
@@ -105,7 +108,7 @@ def wheel_files(archive: zipfile.ZipFile, venv: str, python: str) -> list[File]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # byte code that a wheel brings is left out, since it is made here
             install_wheel(wheel, destination, {"INSTALLER": f"{INSTALLER}\n".encode(), "REQUESTED": b""})
-    except (InstallerError, ValueError, KeyError, AssertionError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNFIT as error:
         raise WheelError(f"{name}: it cannot be installed: {error}") from error
     _check_paths(name, [file.path.lstrip("/") for file in destination.files])
     return sorted(destination.files)
@@ -115,7 +118,7 @@ def opened(wheel: Path) -> zipfile.ZipFile:
     """Open a wheel. Raises `WheelError` for what is no zip file."""
     try:
         return zipfile.ZipFile(wheel)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError) as error:  # the second for a later version of the format
         raise WheelError(f"{wheel.name}: it is no wheel: {error}") from error
 
 
