@@ -1,4 +1,4 @@
-"""Entry point: `python build.py <command>`; `python build.py --help` lists them.
+"""Entry point: `python3 build.py <command>`; `python3 build.py --help` lists them.
 
 Started by a Python outside any virtual environment, it continues in .venv, which it makes where it is missing or stale.
 """

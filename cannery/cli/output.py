@@ -22,11 +22,12 @@ MAKE = "make"
 _OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
 # Only what is no English sentence: variables, or the end of the hint, follow the target.
 _OF_MAKE = r"(?m)\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))"
-# A command that make takes: alone, or with a profile, a file to load, and options that are variables of make too.
+# A command that make takes: alone, with a profile, a file to load or kinds to clean, and with options that make has.
 _OPTIONS = r"(?P<options>(?: --(?:file|output|pin|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
     r"(?m)\b(?:python3? )?build\.py (?P<command>[a-z][a-z-]*)"
-    rf"(?: (?P<word>PROFILE|[a-z0-9][a-z0-9.-]*|(?<=load )[^\s`;,)-][^\s`;,)]*))?{_OPTIONS}(?=$|[`;,)])"
+    r"(?: (?P<word>PROFILE|[a-z0-9][a-z0-9.-]*|(?<=clean )[a-z]+ [a-z]+|(?<=load )[^\s`;,)-][^\s`;,)]*))?"
+    rf"{_OPTIONS}(?=$|[`;,)])"
 )
 _PINS = r"`((?:--pin [^\s`]+ ?)+)`"
 _LINT = ("build.py lint-run '", "make lint-run CMD='")
@@ -79,8 +80,8 @@ def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:
     command, word, options = found["command"], found["word"], _variables(found["options"])
     if not word:
         return f"make {command}{options}" if command in {*of_profile, "clean", "lint-run"} else found[0]
-    if command == "load":
-        return f"make load FILE={word}{options}"
+    if command in {"load", "clean"}:
+        return f"make load FILE={word}{options}" if command == "load" else f"make clean KIND='{word}'"
     return f"make {command} PROFILE={word}{options}" if command in of_profile else found[0]
 
 

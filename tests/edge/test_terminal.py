@@ -217,6 +217,7 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
         ("make", "`build.py lint-run --file run.sh`", "`make lint-run FILE=run.sh`"),
         ("make", "build.py lint-run 'docker run …'", "make lint-run CMD='docker run …'"),
         ("make", "make lock PROFILE=x", None),
+        ("make", "`build.py clean trials out` removes these", "`make clean KIND='trials out'` removes these"),
         ("make", "build.py run mounts it there", None),
     ],
 )
