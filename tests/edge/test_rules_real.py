@@ -227,7 +227,10 @@ def test_torch_2_8_0_under_torch_npu_2_7_1_offers_both_pairs_of_the_targets_cann
     """V04 (vllm-project/vllm-ascend issue 4081)."""
     (error,) = errors(checked("quickstart", "torch==2.8.0", "torch-npu==2.7.1"))
     assert error.what == ("torch 2.8.0 and torch-npu 2.7.1 do not fit: torch-npu 2.7.1 is made for torch 2.7.1")
-    assert error.fix == "use torch 2.8.0 with torch-npu 2.8.0.post2, or torch 2.7.1 with torch-npu 2.7.1.post2"
+    assert error.fix == (
+        "use torch 2.8.0 with torch-npu 2.8.0.post2, or torch 2.7.1 with torch-npu 2.7.1.post2"
+        "; for the first: `--pin torch==2.8.0 --pin torch-npu==2.8.0.post2`"
+    )
 
 
 def exactly(
