@@ -266,7 +266,11 @@ def refused(profile: str, catalog: Catalog, *pins: str) -> list[str]:
     ways = []
     for finding in check_recipe(recipe, catalog):
         if finding.code == "fit" and finding.fix.startswith("use "):
-            ways += finding.fix.removeprefix("use ").split(", or ")
+            text, _, pinned = finding.fix.removeprefix("use ").partition("; for the first: ")
+            ways += text.split(", or ")
+            if pinned:
+                offered = bound(profile, catalog, pins=tuple(pinned.strip("`").replace("--pin ", "").split()))
+                assert errors(check_recipe(offered, catalog)) == (), pinned
     for way in ways:
         place = PLACE.search(way)
         moved = dict(pin.split("==") for pin in pins) | dict(OFFERED.findall(way.partition(" on ")[0]))
