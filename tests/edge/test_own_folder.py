@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -52,6 +53,22 @@ def test_what_a_run_that_was_killed_has_left_goes_with_the_next(tmp_path: Path) 
     (tmp_path / "of-runs/file-of-an-older-release").touch()
     with own_folder(tmp_path / "of-runs") as mine:
         assert list((tmp_path / "of-runs").iterdir()) == [mine]
+
+
+def _many(parent: Path) -> None:
+    for _ in range(1000):
+        with own_folder(parent) as folder:
+            assert folder.is_dir()
+
+
+def test_a_folder_that_goes_while_another_run_looks_at_it(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    runs = [context.Process(target=_many, args=(tmp_path / "runs",)) for _ in range(4)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    assert [run.exitcode for run in runs] == [0] * 4
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

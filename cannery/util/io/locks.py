@@ -122,8 +122,11 @@ def own_folder(parent: Path) -> Iterator[Path]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a folder until its descriptor is closed, or this process ends; None where another run has it locked."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Lock a folder until its descriptor is closed, or this process ends; None where another run has it, or ends it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
