@@ -187,7 +187,8 @@ def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:
     return "" if parts.hostname or parts.scheme == "file" else "names no host"
 
 
-def _secrets(urls: Iterable[str]) -> tuple[str, ...]:
+def secrets_of(urls: Iterable[str]) -> tuple[str, ...]:
+    """Return what is secret of addresses, the longest first, so that none is masked in part."""
     found = {secret for url in urls for secret in url_secrets(url)}
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
@@ -198,4 +199,4 @@ def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> t
     names = [name for name in env if name in PROXY_VARIABLES or (name.startswith(heads) and "://" in env[name])]
     words = [word for name in names for word in env[name].split()]
     # `NAME=ADDRESS` of a mirror.
-    return _secrets((*(word.partition("=")[2] if "=" in word.partition("://")[0] else word for word in words), *more))
+    return secrets_of((*(word.partition("=")[2] if "=" in word.partition("://")[0] else word for word in words), *more))

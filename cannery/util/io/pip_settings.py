@@ -22,9 +22,9 @@ from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
 from cannery.util.urls import (
     PROXY_VARIABLES,
-    _secrets,
     file_path,
     redactor,
+    secrets_of,
     shown,
     shown_text,
     url_credentials,
@@ -88,7 +88,7 @@ class PipSettings:
 
     def credentials(self) -> tuple[str, ...]:
         """Return the secret parts, longest first: `user:password` as written, password (also decoded), query."""
-        return _secrets(self.urls)
+        return secrets_of(self.urls)
 
     def notes_for(self, *, resolving: bool) -> tuple[str, ...]:
         """Return `notes`; those that matter to a resolver alone only where one runs."""
