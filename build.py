@@ -32,7 +32,7 @@ if __name__ == "__main__":
         sys.exit(0)
     try:
         enter_venv()
-        from cannery.cli.main import main
+        from cannery.cli import main
     except KeyboardInterrupt:  # from there on it is main's
         sys.exit(130)
     # tools/make_command.py sets it: messages then name make's targets.

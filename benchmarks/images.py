@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 PROFILE, SECOND_CHIP = "quickstart", "a3"
 EMPTY, CODE, NOTHING = "all caches empty", "byte code cached", "nothing changed"
@@ -55,9 +55,9 @@ PINS = {SMALL: "tqdm==4.67.1", LARGE: "ray==2.58.0"}
 BAKE, DOCKER = "docker buildx bake", "docker build"
 # build.py with a folder of its own for what it renders.
 RUN = """\
-import sys, pathlib, cannery.cli.main
+import sys, pathlib, cannery.cli
 root, work = map(pathlib.Path, sys.argv[1:3])
-sys.exit(cannery.cli.main.main(sys.argv[3:], root, work=work))
+sys.exit(cannery.cli.main(sys.argv[3:], root, work=work))
 """
 
 

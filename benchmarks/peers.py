@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.engine.io.find import Engine
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 # What the installers are called, and what they begin with. A venv without pip takes the one that is a wheel.
 VENV = "{python} -m venv --without-pip /opt/venv && "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.host.settings import EXAMPLE, Setting, Settings, merged, of_environment, of_file, with_mirrors
+from cannery.settings import EXAMPLE, Setting, Settings, merged, of_environment, of_file, with_mirrors
 from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file
 from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
 
@@ -112,6 +112,8 @@ class Context:
     @functools.cached_property
     def patch_sets(self) -> tuple[PatchSet, ...]:
         """The patch sets of images/patches and of the user's folder, read once."""
+        if self.patches is None and not (self.root / "images/patches").is_dir():
+            return ()
         from cannery.patches.io.folders import folder_sets
 
         return folder_sets(self.root / "images", self.patches)
@@ -149,7 +151,7 @@ class Given:
 def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, work: Path | None = None) -> Context:
     """Read the process's surroundings; `root` and `work` are those of `Context`.
 
-    What is not given is taken from the settings of this machine (`cannery.host.settings`). Raises `UnableError` on a
+    What is not given is taken from the settings of this machine (`cannery.settings`). Raises `UnableError` on a
     CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no folder, or for settings
     that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""One error root, one exit code a kind. `cannery.cli.main` is the only place that catches `CanneryError`.
+"""One error root, one exit code a kind. `cannery.cli` is the only place that catches `CanneryError`.
 
 `what` is what is wrong, `where` names the file, line, option or host, `hint` is what to do next.
 """

@@ -23,8 +23,8 @@ from cannery.context import template_digests
 from cannery.errors import FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
 from cannery.lock.request import lock_request
+from cannery.plan import Inputs
 from cannery.plan.make import make_plan, plan_epoch
-from cannery.plan.plan import Inputs
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import BaseKind
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cannery.lock.io.uv import Job, UnsolvedError
     from cannery.lock.lock import Lock
     from cannery.patches.io.patching import PatchInputs
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.plan.sources import LocalTree, SourceStep
     from cannery.recipe.recipe import Options, Recipe
     from cannery.verify.io.run import Verified, VerifyRequest

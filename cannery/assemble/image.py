@@ -18,7 +18,7 @@ from cannery.recipe.environment import start_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cannery.plan.plan import Layer, Plan
+    from cannery.plan import Layer, Plan
 
 # Fields of an image's configuration that it has from what it is built on.
 _KEPT = ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "ExposedPorts", "Volumes", "StopSignal", "Shell")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cannery.lock.lock import LockedPackage
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 # The OCI image specification, "Whiteouts": an empty file of this name removes the one of the layers below.
 WHITEOUT = ".wh."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.stream import ENGINE_PROXY
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError
-from cannery.util.image_reference import registry_of
+from cannery.util.addresses import registry_of
 
 if TYPE_CHECKING:
     from cannery.build.progress import BuildState, Step

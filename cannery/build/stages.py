@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.build.progress import ENDED, SETUP, Status
-from cannery.plan.plan import LayerKind
+from cannery.plan import LayerKind
 from cannery.render.render import stage_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.build.progress import BuildState, Step
-    from cannery.plan.plan import Layer, Plan
+    from cannery.plan import Layer, Plan
 
 # Words for stages that are no layer of the plan.
 _WORDS = {

@@ -19,7 +19,7 @@ from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, parsed
 from cannery.errors import UsageError
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 
 REPOSITORY = "{repository}"
 # `git@host:path`, as ssh has it: the user's name is everybody's.

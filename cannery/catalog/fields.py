@@ -15,7 +15,7 @@ from cannery.catalog.errors import FaultError
 from cannery.catalog.target import parse_cann, parse_os, parse_python
 from cannery.catalog.versions import marker_environment
 from cannery.errors import CanneryError
-from cannery.util.urls import CREDENTIALS
+from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:

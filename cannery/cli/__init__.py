@@ -1,1 +1,264 @@
-"""The command line: parser and options, running one command, errors and exit codes, and what the terminal gets."""
+"""Running one command: printing, exit codes; the one place that catches errors. Each is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, NoReturn
+
+from cannery.catalog.errors import CatalogError
+from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
+from cannery.cli.output import CHECKOUT, MAKE, as_called, clean_streams, wants_color, width_of
+from cannery.cli.system_error import system_error
+from cannery.errors import CanneryError, ExitCode
+from cannery.util.addresses import environment_secrets, redactor
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cannery.cli.output import CleanStream
+    from cannery.context import Context
+    from cannery.util.io.pip_settings import PipSettings
+
+# Folders that a run is given (`cannery.context.Given`), and the options that name them.
+FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
+# Commands for which settings of pip that a resolver does not take matter.
+RESOLVING = ("lock", "outdated")
+# Commands whose standard output is there to be copied or run: it is not wrapped.
+AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
+# Signals that end a run in order.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(argv: Sequence[str], root: Path, *, program: str = CHECKOUT, work: Path | None = None) -> int:
+    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings.
+
+    `root` and `work` are the folders of `Context`; messages name commands as those of `program`.
+    """
+    _prepare_streams()
+    # pydantic looks for plugins among all installed packages, which takes longer than the catalog; none is ours.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if before[number] is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _interrupt)
+    known = _Known(program)
+    try:
+        with clean_streams(known.clean) as known.streams:
+            return int(_guarded(argv, root, work, known))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
+
+
+@dataclass
+class _Known:
+    """How a run is called, where it writes to, and what it has read so far: the pip settings name what is secret."""
+
+    program: str = CHECKOUT
+    streams: tuple[CleanStream, ...] = ()
+    context: Context | None = None
+
+    @property
+    def pip(self) -> PipSettings | None:
+        """The settings of pip, if they were read: what was not read is in no output."""
+        # A cached property keeps its value there; to ask for it would ask pip.
+        return vars(self.context).get("pip") if self.context else None
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets: of pip's settings, and of proxies in the environment."""
+        secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ, self.mirrors)
+        return _redactor(secrets)(text)
+
+    @property
+    def mirrors(self) -> tuple[str, ...]:
+        """The addresses of this machine's mirrors, if they were read."""
+        return self.context.settings.addresses if self.context else ()
+
+    def clean(self, text: str) -> str:
+        """Return what is printed of `text`: no secrets, and commands in the form that the user called."""
+        return as_called(self.redact(text), self.program, COMMANDS, OF_PROFILE)
+
+    def look(self, arguments: argparse.Namespace) -> None:
+        """Set the streams to what --color, --quiet and the terminal ask for."""
+        choice, env = getattr(arguments, "color", "auto"), os.environ
+        if choice != "auto":  # the libraries that draw, and child processes, read it there
+            env.pop("NO_COLOR", None)
+            env.update({"NO_COLOR": "1"} if choice == "never" else {})
+        for stream in self.streams:
+            stream.color = wants_color(choice, stream, env)
+            stream.width = width_of(stream, env)
+        if self.streams:
+            out, err = self.streams
+            err.muted = getattr(arguments, "quiet", False)
+            if getattr(arguments, "json", False) or arguments.command in AS_IT_IS:
+                out.width, out.color = 0, False
+
+
+# Called at every write; made again only when more is known.
+_redactor = lru_cache(maxsize=2)(redactor)
+
+
+def _guarded(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
+    try:
+        code = _dispatch(argv, root, work, known)
+        sys.stdout.flush()  # here, where a reader that has gone makes no traceback
+    except CanneryError as error:
+        _print_error(error, known, as_json="--json" in argv)
+        code = error.code
+    except KeyboardInterrupt:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
+        _unmute(known)
+        print("interrupted: nothing half-written is used; run the same command again to continue", file=sys.stderr)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
+        code = ExitCode.DONE
+    except OSError as error:
+        found = system_error(error)
+        log = _write_log(error, known)
+        found.hint = "; ".join(part for part in (found.hint, f"details: {log}") if part)
+        _print_error(found, known, as_json="--json" in argv)
+        code = found.code
+    except Exception as error:  # noqa: BLE001 - the promise: no traceback reaches a user
+        code = _unexpected(error, known)
+    return code
+
+
+def _prepare_streams() -> None:
+    """Make printing safe: a stream that was closed gets /dev/null, a character that it has no code for a `?`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - open to the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build or a container ends in order."""
+    raise KeyboardInterrupt
+
+
+def _unmute(known: _Known) -> None:
+    for stream in known.streams:
+        stream.muted = False
+
+
+def _dispatch(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
+    program = CHECKOUT if known.program == MAKE else known.program
+    begun: dict[str, str] = {}
+    if is_asked(argv):
+        from cannery.build.io.stamp import inputs_now, stamped  # noqa: PLC0415 - one command's
+
+        begun = inputs_now(root, os.environ)
+        if lines := stamped(argv, (work or root) / "out", begun):
+            print("\n".join(lines))
+            print(f"nothing has changed; {AGAIN} looks at everything again", file=sys.stderr)
+            return ExitCode.DONE
+    try:
+        arguments = parse(argv, program)
+    except SystemExit:  # --help or --version, which have printed
+        return ExitCode.DONE
+    if arguments.command is None:
+        make_parser(program).print_help()
+        return ExitCode.USAGE
+    arguments.words, arguments.begun = argv, begun
+    known.look(arguments)
+    return _call(arguments, root, work, known)
+
+
+def today() -> str:
+    """Read the clock: the day in UTC, in which date bounds count."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _Known) -> ExitCode:
+    from cannery.context import Given, read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
+
+    folders = {name: getattr(arguments, option, None) for name, option in FOLDERS.items()}
+    given = Given(**folders, local=getattr(arguments, "src", ()))
+    context = read_context(root, given, is_json=getattr(arguments, "json", False), work=work)
+    is_verbose, is_quiet = getattr(arguments, "verbose", False), getattr(arguments, "quiet", False)
+    context = replace(context, is_verbose=is_verbose, is_terminal=context.is_terminal and not is_quiet)
+    known.context = context
+    if getattr(arguments, "registry", "") is None and not _is_of_this_host(arguments):
+        arguments.registry = context.settings.text("registry") or None
+    if is_verbose or context.env.get("CANNERY_DEBUG"):
+        import logging  # noqa: PLC0415 - only here
+
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
+    arguments.today = today()
+    module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
+    try:
+        code = ExitCode(module.COMMANDS[arguments.command](arguments, context))
+        for warning in context.warnings:
+            context.say(warning)
+        return code
+    finally:
+        for note in known.pip.notes_for(resolving=arguments.command in RESOLVING) if known.pip else ():
+            context.say(note)
+
+
+def _is_of_this_host(arguments: argparse.Namespace) -> bool:
+    """Whether no registry is looked at: what `run` prints for a cluster names that of the settings."""
+    if arguments.command == "search":
+        return arguments.index is not None  # only a registry that is given too is one too many
+    return arguments.command in {"run", "shell"} and arguments.format in {None, "docker", "compose"}
+
+
+def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
+    _unmute(known)
+    if as_json:
+        texts = {"error": error.what, "where": error.where, "hint": error.hint}
+        value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
+        parts = error.parts if isinstance(error, CatalogError) else ()
+        value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
+        # Standard output may be full, which may be the error itself: standard error has it too.
+        with suppress(OSError):
+            print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+    with suppress(OSError):
+        print(f"error: {error}", file=sys.stderr)
+
+
+def _write_log(error: Exception, known: _Known) -> str:
+    """Write the traceback into a log, without secrets; return its name, or how to see it where there is no room."""
+    import tempfile  # noqa: PLC0415 - only here
+    import traceback  # noqa: PLC0415
+
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
+            log.write(known.redact("".join(traceback.format_exception(error))))
+    except OSError:  # no disk space left, most likely, which is the error itself
+        return "CANNERY_DEBUG=1 in the environment"
+    return log.name
+
+
+def _unexpected(error: Exception, known: _Known) -> ExitCode:
+    name = _write_log(error, known)
+    _unmute(known)
+    print(f"error: a defect in Cannery: {type(error).__name__}: {error}", file=sys.stderr)
+    print(f"  → please report it with {name}", file=sys.stderr)
+    return ExitCode.DEFECT
+
+
+STAMPED = ("image", "build")
+
+
+AGAIN = "--no-stamp"
+
+
+def is_asked(words: Sequence[str]) -> bool:
+    """Whether a command line may be answered by a stamp."""
+    return bool(words) and words[0] in STAMPED and AGAIN not in words

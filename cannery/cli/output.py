@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cannery.util.urls import plain
+from cannery.util.addresses import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,1 +1,50 @@
-"""The commands: each module reads its arguments, calls the pipeline and prints. `COMMANDS` maps names to functions."""
+"""What the command line says, as values of the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.catalog.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import parse_pin
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from cannery.pipeline import Hashes
+
+PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": parse_python, "arch": parse_arch}
+
+
+def options_of(arguments: argparse.Namespace) -> Options:
+    """Return what the command line says about the target.
+
+    Raises `UsageError` for words that mean nothing for any profile: here, before a command starts its work.
+    """
+    options = Options(
+        cann=arguments.cann,
+        chip=arguments.chip,
+        os=arguments.os,
+        python=arguments.python,
+        arch=arguments.arch,
+        base=arguments.base,
+        pins=tuple(word for text in getattr(arguments, "pin", ()) for word in text.split()),
+        force=getattr(arguments, "force", False),
+        sources=getattr(arguments, "sources", None),
+        as_documented=getattr(arguments, "as_documented", False),
+    )
+    for name, parse in PARSERS.items():
+        if text := getattr(options, name):
+            parse(text)
+    for pin in options.pins:
+        parse_pin(pin)
+    return options
+
+
+def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: Hashes) -> Hashes:
+    """Return whether hashes that a lock is missing may come from an index: not with --locked, nor in CI."""
+    from cannery.pipeline import Hashes
+
+    locked = env.get("CI", "").lower() not in {"", "0", "false"} if arguments.locked is None else arguments.locked
+    return Hashes.LOCKED if locked else otherwise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.commands.engine_errors import as_errors
 from cannery.commands.place import kept_place, place_with
 from cannery.commands.table import row_lines
@@ -41,7 +41,7 @@ from cannery.ship.io.bundle import (
 )
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.io.archive import load_archive
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 
 if TYPE_CHECKING:
     import argparse
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.engine.image import EngineImage
     from cannery.host.io.place import ImagePlace
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.ship.bundle import SideFile
     from cannery.ship.io.bundle import Packed
 

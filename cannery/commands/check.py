@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import hashes_of, options_of
+from cannery.commands import hashes_of, options_of
 from cannery.compat.findings import errors, in_order, warning
 from cannery.errors import ExitCode
 from cannery.lock.files import missing_packages, published_at
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe
 
 # Notes that a list prints before it folds the rest.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.report.contents import Contents, of_manifest, of_plan
@@ -84,7 +84,7 @@ def _of_image(context: Context, reference: str) -> Contents:
     from cannery.against.io.read import read_config, read_image
     from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
     from cannery.commands.place import place_with
-    from cannery.util.image_reference import parse_reference
+    from cannery.util.addresses import parse_reference
 
     if fault := reference_fault(reference):
         raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.build.io.disk import BASE_BYTES, layers_bytes
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.target import parse_chip
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.compat.rules.target import asking, who
 from cannery.compat.subject import Subject
 from cannery.compat.table import cited

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
-from cannery.commands.arguments import hashes_of, options_of
+from cannery.commands import hashes_of, options_of
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.commands.place import making_place
@@ -29,7 +29,7 @@ from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rend
 from cannery.plan.make import on_labelled_base
 from cannery.ship.published import UNVERIFIED
 from cannery.standin.io.rootfs import check_emulation
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 from cannery.util.io.waiting import heartbeat
 from cannery.verify.io.run import PARTIAL
 from cannery.verify.lines import summary_line
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.host.io.place import ImagePlace
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.verify.io.run import Verified
 
 

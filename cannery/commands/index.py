@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import ValidationError
 
 from cannery import __version__
-from cannery.commands.arguments import PARSERS
+from cannery.commands import PARSERS
 from cannery.commands.proofs import proofs_of
 from cannery.commands.report import write_output
 from cannery.errors import ExitCode, UsageError

@@ -11,7 +11,7 @@ from cannery.catalog.component import FromSource
 from cannery.catalog.versions import without_build
 from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError
-from cannery.util.urls import shown
+from cannery.util.addresses import shown
 from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
-    from cannery.commands.arguments import options_of
+    from cannery.commands import options_of
     from cannery.recipe.select import find_profile, select
 
     catalog = context.catalog()

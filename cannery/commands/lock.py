@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.errors import CanneryError, ExitCode
 from cannery.lock.files import with_known_files
 from cannery.lock.io.indexes import Asked

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from cannery.commands.arguments import PARSERS, options_of
+from cannery.commands import PARSERS, options_of
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.recipe.select import select
 

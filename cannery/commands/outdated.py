@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.errors import ExitCode, NetworkError
 from cannery.lock.io.store import bind, current_lock
 from cannery.pipeline import lock_store

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.result import origin_folders, port_lines, port_value
 from cannery.patches.sets import SHOWN, kept_sets

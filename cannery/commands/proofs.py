@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 LARGEST = 1_000_000
 OTHER_FILE = "name another file with --record"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.commands.engine_errors import as_errors
 from cannery.commands.place import kept_place, place_with
 from cannery.commands.table import row_lines
@@ -33,7 +33,7 @@ from cannery.ship.io.registry import (
     push_image,
 )
 from cannery.ship.published import UNVERIFIED, ids_of, parse_registry, push_fault
-from cannery.util.image_reference import split_tag
+from cannery.util.addresses import split_tag
 from cannery.verify.io.run import FILES, PARTIAL, has_passed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cannery.engine.image import EngineImage
     from cannery.engine.oci import Published
     from cannery.host.io.place import ImagePlace
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.ship.io.cosign import Signer
 
 

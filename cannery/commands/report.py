@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery import __version__
 from cannery.build.io.timeline import read_spans
 from cannery.catalog.target import parse_arch
-from cannery.commands.arguments import PARSERS, options_of
+from cannery.commands import PARSERS, options_of
 from cannery.commands.check import lacking_words
 from cannery.commands.diff import contents_of
 from cannery.commands.proofs import proved
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.report.bill import Bill
     from cannery.report.page import Page
     from cannery.ship.io.referrers import Attached

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.commands.place import store_place
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.engine.io.inspect import needed_image, require_runtime
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe
 
 NO_NPUS, ALL_NPUS = "none", "all"

@@ -13,7 +13,7 @@ from cannery.against.io.read import read_config, read_image
 from cannery.against.report import report_lines, report_value
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.commands.place import place_with
 from cannery.commands.proofs import driver_to_record, record
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
@@ -24,7 +24,7 @@ from cannery.plan.make import on_labelled_base
 from cannery.plan.manifest import trainer
 from cannery.recipe.recipe import STANDIN, Options
 from cannery.recipe.select import find_profile, select
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 from cannery.verify.io.run import Verified, VerifyRequest, script_digest
 from cannery.verify.lines import CheckPrinter
 from cannery.vocab import BaseKind
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cannery.against.image import Image
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cannery.util.image_reference import DIGEST
+from cannery.util.addresses import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.plan.plan import parse_tag
-from cannery.util.image_reference import parse_reference
+from cannery.plan import parse_tag
+from cannery.util.addresses import parse_reference
 from cannery.vocab import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from cannery.build.stages import Span
 from cannery.errors import BuildFailedError, UnableError
 from cannery.host.io.place import StorePlace
 from cannery.lock.io.wheels import fetch_wheels
-from cannery.plan.plan import LayerKind
+from cannery.plan import LayerKind
 from cannery.recipe.environment import python_home
 from cannery.render.render import files_layer, stage_name
-from cannery.util.image_reference import digest_of
+from cannery.util.addresses import digest_of
 from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cannery.assemble.io.code import Modules, Worker
     from cannery.lock.lock import LockedPackage
     from cannery.pipeline import Work
-    from cannery.plan.plan import Layer
+    from cannery.plan import Layer
     from cannery.store.io.store import Store
 
 

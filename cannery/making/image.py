@@ -19,8 +19,8 @@ from cannery.making.bake import BuildOptions, Way, baked, why_baked
 from cannery.making.base import make_standins
 from cannery.making.boxes import boxed
 from cannery.pipeline import planned, rendered
+from cannery.plan import LayerKind
 from cannery.plan.manifest import labels
-from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import start_folder
 from cannery.vocab import BaseKind
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.host.io.place import ImagePlace
     from cannery.pipeline import Work
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.recipe.recipe import Options
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cannery.util.urls import plain
+from cannery.util.addresses import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

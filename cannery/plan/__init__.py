@@ -1,4 +1,219 @@
-"""The ordered layers of an image, each with the digest of its inputs; the manifest; what patches each source.
+"""A plan: the ordered layers of an image, each with a digest of its inputs, and its tag. It assumes no engine.
 
-A plan assumes no engine and reads no file.
+What a layer holds is in `cannery.plan.make`, how it is made in templates/. The plan's own digest does not
+depend on the arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
+`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-standin][-forced]`; the moving alias is the same without the plan.
 """
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from cannery.errors import UsageError
+from cannery.plan.sources import is_own_patch
+from cannery.recipe.recipe import LeftOut, left_out
+from cannery.vocab import Arch, BaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cannery.catalog.catalog import StandIn
+    from cannery.catalog.compatibility import Compatibility
+    from cannery.lock.lock import Lock
+    from cannery.patches.sets import PatchSet
+    from cannery.plan.make import Group
+    from cannery.plan.sources import LocalTree, NotPatched, PatchedTree, SourceStep
+    from cannery.recipe.recipe import Recipe
+
+
+PLAN_DIGITS = 12
+TAG = re.compile(
+    r"(?P<cann>\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?)-(?P<chip>910b|a3|310p|910|950|a5)-(?P<os>[a-z][a-z_]*[\d._]+)"
+    r"-py(?P<python>3\.\d+)(?:-(?P<plan>[0-9a-f]{12}))?(?P<standin>-standin)?(?P<custom>-custom)?(?P<forced>-forced)?",
+    re.ASCII,
+)
+Family = Literal["apt", "dnf"]
+
+
+@dataclass(frozen=True)
+class ImageTag:
+    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's."""
+
+    cann: str
+    chip: str
+    os: str
+    python: str
+    plan: str = ""
+    standin: bool = False
+    custom: bool = False
+    forced: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"{self.cann}-{self.chip}-{self.os}-py{self.python}"]
+        parts += [self.plan] if self.plan else []
+        parts += [word for word in ("standin", "custom", "forced") if getattr(self, word)]
+        return "-".join(parts)
+
+    @property
+    def alias(self) -> str:
+        """The moving tag: the same without the plan."""
+        return str(replace(self, plan=""))
+
+
+def parse_tag(text: str) -> ImageTag:
+    """Parse a tag that `str(ImageTag)` wrote; raise `UsageError` for any other text."""
+    match = TAG.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a Cannery tag",
+            hint="written like 8.5.0-910b-ubuntu22.04-py3.11-0123456789ab[-standin][-forced]",
+        )
+    found = match.groupdict()
+    return ImageTag(
+        found["cann"],
+        found["chip"],
+        found["os"],
+        found["python"],
+        found["plan"] or "",
+        standin=bool(found["standin"]),
+        custom=bool(found["custom"]),
+        forced=bool(found["forced"]),
+    )
+
+
+class LayerKind(StrEnum):
+    """How a layer is made; each kind has a template in templates/stages."""
+
+    SYSTEM = "system"
+    VENV = "venv"
+    GROUP = "group"
+    BUILT = "built"
+    LINKS = "links"
+    FILES = "files"
+    SOURCE = "source"
+    TREE = "tree"
+
+
+# What needs a system to be made: the lowest layers, which a changed pin leaves as they are.
+FOUNDATION = frozenset({LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its stage's name, its kind, the 12-hex digest of its inputs, and what it brings, in words."""
+
+    name: str
+    kind: LayerKind
+    digest: str
+    summary: str
+    packages: int = 0
+    wheel_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link that a layer makes."""
+
+    path: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything an engine, or later an assembler, needs to make one image.
+
+    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`;
+    `base_source` is where this machine gets the base, "" where it is under that name: no part of what the image is.
+    `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
+    """
+
+    recipe: Recipe
+    lock: Lock
+    tools: Lock
+    base_reference: str
+    build_reference: str
+    build_arch: Arch
+    groups: tuple[Group, ...]
+    sources: tuple[SourceStep, ...]
+    layers: tuple[Layer, ...]
+    system_packages: tuple[str, ...]
+    links: tuple[Link, ...]
+    env: Mapping[str, str]
+    epoch: int
+    digest: str
+    forced: tuple[str, ...]
+    # What became of the sources' patches, once their trees were read (`cannery.patches.io.patching`).
+    patched: tuple[PatchedTree, ...] = ()
+    not_patched: tuple[NotPatched, ...] = ()
+    base_source: str = ""
+
+    @property
+    def tag(self) -> ImageTag:
+        """The image's tag."""
+        target, kind = self.recipe.target, self.recipe.base.kind
+        return ImageTag(
+            target.cann,
+            target.chip,
+            target.os,
+            target.python,
+            self.digest,
+            standin=kind is BaseKind.STANDIN,
+            custom=kind is BaseKind.CUSTOM,
+            forced=bool(self.forced),
+        )
+
+    @property
+    def foundation(self) -> tuple[Layer, ...]:
+        """The layers that need a system, which are the lowest."""
+        return tuple(layer for layer in self.layers if layer.kind in FOUNDATION)
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """What is missing in a stand-in image of its profile."""
+        return left_out(self.recipe)
+
+    @property
+    def reference(self) -> str:
+        """`<profile>:<tag>`."""
+        return f"{self.recipe.name}:{self.tag}"
+
+    @property
+    def folder(self) -> str:
+        """The name of the rendered folder: profiles, targets and kinds of base do not write over each other."""
+        return f"{self.recipe.name}-{self.tag.alias}-{self.recipe.target.arch}"
+
+    @property
+    def alias(self) -> str:
+        """The moving alias, `<profile>:<tag without plan>`."""
+        return f"{self.recipe.name}:{self.tag.alias}"
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Every tag of the image. A set that is not the profile's own is a trial: it takes no moving alias."""
+        is_own = any(step.is_local or is_own_patch(step.patched_by) for step in self.sources)
+        is_trial = self.recipe.is_trial or is_own
+        return (self.reference,) if is_trial else (self.reference, self.alias)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a plan is made from, beside the recipe.
+
+    The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
+    stand-in's recipe, the compatibility table, the codes of the errors that a user forced, what native builds call the
+    chip, and the user's own trees by component, and the patch sets of images/patches and of the user.
+    """
+
+    locks: Mapping[Arch, Lock]
+    tools: Lock
+    templates: Mapping[str, str]
+    build_arch: Arch
+    standin: StandIn
+    table: Compatibility
+    forced: tuple[str, ...] = ()
+    socs: tuple[str, ...] = ()
+    local: Mapping[str, LocalTree] = field(default_factory=dict)
+    patch_sets: tuple[PatchSet, ...] = ()

@@ -17,14 +17,14 @@ from cannery.catalog.component import Native
 from cannery.catalog.versions import package_name
 from cannery.recipe.environment import OVERLAY, atb_abi, cache_folders, overlay_site
 from cannery.recipe.recipe import unlinked
-from cannery.util.image_reference import BASE_DIGEST, BASE_NAME, digest_of, split_digest
+from cannery.util.addresses import BASE_DIGEST, BASE_NAME, digest_of, split_digest
 from cannery.vocab import BaseKind, Install
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from cannery.catalog.compatibility import Compatibility
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.plan.sources import Patch, SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
 

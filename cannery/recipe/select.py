@@ -17,7 +17,7 @@ from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, p
 from cannery.catalog.versions import without_build
 from cannery.errors import FindingsError, UsageError
 from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe, package_of
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 from cannery.vocab import Arch, BaseKind, did_you_mean, nearest
 
 if TYPE_CHECKING:

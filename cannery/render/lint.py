@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.compat.findings import Finding, in_order
-from cannery.util.urls import CREDENTIALS
+from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from cannery.lock.files import uv_platform
+from cannery.plan import LayerKind
 from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text, overlay_files
-from cannery.plan.plan import LayerKind
 from cannery.recipe.environment import (
     CACHE_HOME,
     OVERLAY,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import LockedPackage
-    from cannery.plan.layers import Group
-    from cannery.plan.plan import Layer, Plan
+    from cannery.plan import Layer, Plan
+    from cannery.plan.make import Group
 
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"

@@ -12,14 +12,14 @@ from packageurl import PackageURL
 
 from cannery.lock.lock import PROFILE_VIA
 from cannery.plan.make import package_family
-from cannery.util.image_reference import parse_reference, split_digest
+from cannery.util.addresses import parse_reference, split_digest
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cannery.catalog.addresses import Host
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.plan.sources import SourceStep
 
 

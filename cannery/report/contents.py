@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock, LockedPackage
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cannery.build.stages import Span
     from cannery.compat.findings import Finding
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.report.bill import Bill, Item
     from cannery.report.difference import Difference
     from cannery.report.timeline import Bar

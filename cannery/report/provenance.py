@@ -10,12 +10,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.report.bill import Origin
-from cannery.util.image_reference import split_tag
+from cannery.util.addresses import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.report.bill import Bill, Item
 
 STATEMENT = "https://in-toto.io/Statement/v1"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cannery.build.stages import Span
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 # Where bars begin, and how long the longest may be, in the units of the drawing.
 LEFT, WIDTH = 130.0, 220.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import ChipAccess
     from cannery.host.facts import HostNpus
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.run.container import Container
     from cannery.run.mounts import Mount
 

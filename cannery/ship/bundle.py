@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter
 
 from cannery import __version__
 from cannery.errors import FindingsError
-from cannery.util.image_reference import DIGEST
+from cannery.util.addresses import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

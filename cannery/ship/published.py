@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.addresses import reference_fault
 from cannery.errors import UsageError
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from cannery.engine.oci import Published
-    from cannery.plan.plan import ImageTag
+    from cannery.plan import ImageTag
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.engine.oci import MalformedError
 from cannery.ship.published import INDEX_TYPE
 from cannery.store.describe import OCI
-from cannery.util.image_reference import digest_of
+from cannery.util.addresses import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from cannery.util.image_reference import DIGEST, parse_reference
+from cannery.util.addresses import DIGEST, parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from cannery.recipe.recipe import Options
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 UNPROVED = "no NPU proof recorded"
 # The levels that an NPU is needed for, and the checks of theirs that compute on one.

@@ -32,7 +32,7 @@ NODES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/dev/
 # A major number that no driver of Linux has: such a node exists, and opens with ENXIO.
 UNUSED_MAJOR = 511
 # build.py's own work on another checkout than the one that it stands in.
-ELSEWHERE = "import sys, pathlib, cannery.cli.main as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
+ELSEWHERE = "import sys, pathlib, cannery.cli as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
 
 
 @dataclass(frozen=True)

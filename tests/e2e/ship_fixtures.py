@@ -18,8 +18,8 @@ import pytest
 from small_checkout import fill, point_at, write_small
 from stub_index import StubIndex
 
-from cannery.cli import main as cli
-from cannery.commands.arguments import options_of
+from cannery import cli
+from cannery.commands import options_of
 from cannery.commands.verify import verify_built
 from cannery.context import read_context
 from cannery.engine.io.find import find_engine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 PROFILE = "cannery-ship-test"
 

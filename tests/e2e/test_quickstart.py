@@ -13,7 +13,7 @@ import pytest
 from docker_engine.daemon import Layout
 
 from cannery.context import read_context
-from cannery.plan.plan import parse_tag
+from cannery.plan import parse_tag
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image
 
 if TYPE_CHECKING:

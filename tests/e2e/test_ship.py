@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from small_checkout import Done
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.util.io import waiting

@@ -15,7 +15,7 @@ import yaml
 from checkouts import FROZEN
 from stub_index import StubIndex, make_wheel
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.lock.lock import parse_lock
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -44,7 +44,7 @@ def command(
     small: Small, *words: str, before: str = "", through: tuple[str, ...] = (), env: Mapping[str, str] = NO_ENV
 ) -> dict[str, Any]:
     """Arguments of Popen for build.py on the checkout; `before` is code that runs first, `through` what starts it."""
-    lines = ("import sys", "from pathlib import Path", "from cannery.cli.main import main", before)
+    lines = ("import sys", "from pathlib import Path", "from cannery.cli import main", before)
     code = "\n".join((*lines, f"sys.exit(main({words!r}, Path({str(small.root)!r})))"))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     args = [*through, sys.executable, "-c", code]

@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 from test_store import LOWER, put
 
+from cannery import cli
 from cannery.against.image import Config
 from cannery.against.io import read as image_read
 from cannery.against.io.look import look
 from cannery.against.io.read import read_config, read_image
-from cannery.cli import main as cli
 from cannery.commands import place
 from cannery.engine.io.find import Engine
 from cannery.errors import UnableError, UsageError

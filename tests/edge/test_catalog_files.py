@@ -16,11 +16,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from table_rows import contradictions
 
+from cannery import cli
 from cannery.catalog.compatibility import Rank
 from cannery.catalog.errors import CatalogError, as_line
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import parse_cann, parse_chip
-from cannery.cli import main as cli
 from cannery.errors import ExitCode
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options

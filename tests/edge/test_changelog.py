@@ -18,17 +18,16 @@ import make_command
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from cannery import doctor
+from cannery import cli, doctor
 from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
-from cannery.cli import main as cli
 from cannery.cli.arguments import COMMANDS, make_parser
 from cannery.engine.io.client import EngineError, registry_error
 from cannery.errors import ExitCode, UsageError
-from cannery.host.settings import of_file
 from cannery.patches.summary import Difference, FileChanges, PatchChanges
 from cannery.run.container import RunRequest, docker_arguments, make_container
+from cannery.settings import of_file
 from cannery.ship.bundle import Held, documents
 from verifying.checks import CHECKS
 from verifying.manifest import load_manifest

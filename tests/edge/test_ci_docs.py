@@ -27,7 +27,7 @@ from small_checkout import Small, make_small
 from storing_registry import StoringRegistry
 from stub_index import StubIndex
 
-from cannery.commands.arguments import options_of
+from cannery.commands import options_of
 from cannery.commands.place import store_place
 from cannery.commands.verify import verify_built
 from cannery.context import read_context

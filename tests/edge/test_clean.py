@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.commands import host
 from cannery.engine.io.find import NoEngineError
 from cannery.errors import ExitCode, UnableError

@@ -17,9 +17,9 @@ import requests
 from checkouts import copy_checkout, incomplete, quickstart_packages, write_lock
 from rich.console import Console
 
+from cannery import cli
 from cannery.catalog.io.read import load_catalog
 from cannery.cli import arguments, options
-from cannery.cli import main as cli
 from cannery.cli.output import CleanStream, clean_streams
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.lock.request import lock_request
@@ -661,7 +661,7 @@ def python(code: str, **more: object) -> subprocess.CompletedProcess[str]:
 def test_help_loads_no_library() -> None:
     heavy = ("docker", "pydantic", "rich", "jinja2", "yaml", "requests", "filelock", "packaging")
     done = python(
-        f"import sys; from pathlib import Path; from cannery.cli.main import main\n"
+        f"import sys; from pathlib import Path; from cannery.cli import main\n"
         f"code = main(['--help'], Path('.')); print('LOADED', [m for m in {heavy!r} if m in sys.modules], code)"
     )
     assert done.stdout.splitlines()[-1] == "LOADED [] 0", done.stderr

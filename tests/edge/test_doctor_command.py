@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.context import read_context
 from cannery.host.facts import HostFacts, User
 from cannery.host.io import look as host_facts

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from checkouts import FROZEN, copy_checkout
 
+from cannery import cli
 from cannery.catalog.io.read import load_catalog
-from cannery.cli import main as cli
 from cannery.cli.arguments import _children, make_parser
 from cannery.compat.rules import check_recipe
 from cannery.errors import CanneryError, ExitCode

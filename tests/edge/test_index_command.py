@@ -17,7 +17,7 @@ import pytest
 from storing_registry import StoringRegistry
 from stub_registry import sha
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.commands import index as module
 from cannery.context import read_context
 from cannery.engine.oci import MalformedError

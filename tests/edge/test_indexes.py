@@ -14,10 +14,10 @@ from stub_index import StubIndex, make_sdist, make_wheel
 from cannery.errors import NetworkError
 from cannery.lock.io.indexes import Answer, Asked, Place, as_url, ask, ask_all, extra_places
 from cannery.lock.io.resolve import remote_size
+from cannery.util.addresses import PROXY_VARIABLES, shown
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import PipSettings
 from cannery.util.trouble import State
-from cannery.util.urls import PROXY_VARIABLES, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cannery import cli
 from cannery.catalog.io import kept
-from cannery.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CATALOG = functools.cache(kept.load_catalog)

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cannery.cli import main as cli
+from cannery import cli
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs/lint-run-report.schema.json").read_text())

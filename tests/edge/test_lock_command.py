@@ -15,8 +15,7 @@ from small_checkout import STACK, TODAY, Small, make_small
 from small_process import AS_A_USER, WITHOUT_SIGINT, command, meanwhile, run, running_in
 from stub_index import StubIndex, make_wheel
 
-from cannery import pipeline
-from cannery.cli import main as cli
+from cannery import cli, pipeline
 from cannery.commands import lock as locking
 from cannery.compat.findings import Finding
 from cannery.errors import CanneryError, ExitCode, FindingsError

@@ -99,8 +99,6 @@ def test_what_edits_the_catalog_is_refused_without_a_checkout(program: Path, tmp
 
 
 def test_the_module_in_the_checkout_uses_the_checkout(tmp_path: Path) -> None:
-    code = (
-        "from cannery.cli import main, installed; main.main = lambda *a, **k: print(a[1], k) or 0; installed.console()"
-    )
+    code = "from cannery import __main__, cli; cli.main = lambda *a, **k: print(a[1], k) or 0; __main__.console()"
     done = subprocess.run((sys.executable, "-c", code, "list"), cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == f"{ROOT} {{'program': 'cannery'}}\n"

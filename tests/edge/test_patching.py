@@ -19,8 +19,8 @@ from small_checkout import Done, Small, make_small
 from stub_index import StubIndex, make_sdist
 
 from cannery.cli.arguments import parse
+from cannery.commands import options_of
 from cannery.commands import registry as publish
-from cannery.commands.arguments import options_of
 from cannery.context import Given, read_context
 from cannery.errors import FindingsError
 from cannery.lock.lock import format_lock, parse_lock

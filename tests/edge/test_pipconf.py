@@ -10,6 +10,7 @@ import pytest
 
 from cannery.errors import UnableError, UsageError
 from cannery.lock.io.indexes import default_place
+from cannery.util.addresses import environment_secrets, without_credentials
 from cannery.util.io import pip_settings
 from cannery.util.io.pip_settings import (
     PipSettings,
@@ -18,7 +19,6 @@ from cannery.util.io.pip_settings import (
     read_pip_settings,
     uv_environment,
 )
-from cannery.util.urls import environment_secrets, without_credentials
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from schemas import ci_faults
 from small_checkout import TODAY, Small, make_small
 from stub_index import StubIndex
 
+from cannery import cli
 from cannery.catalog.io.read import load_catalog
-from cannery.cli import main as cli
 from cannery.commands import run, verify
 from cannery.commands.proofs import proved, read_proof
 from cannery.context import read_context

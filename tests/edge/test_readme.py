@@ -9,7 +9,7 @@ from pathlib import Path
 import make_command
 import pytest
 
-from cannery.cli import main as cli_main
+from cannery import cli
 from cannery.cli.arguments import parse
 from cannery.errors import ExitCode
 
@@ -73,7 +73,7 @@ def test_a_command_that_needs_no_engine_runs(line: str, code: ExitCode) -> None:
     words = words_of(line)
     if words[0] == "lint-run":
         words = ["lint-run", shlex.split(line)[2].partition("=")[2]]
-    assert cli_main.main(words, ROOT) == code
+    assert cli.main(words, ROOT) == code
 
 
 def test_readme_fits_on_few_screens() -> None:

@@ -14,7 +14,7 @@ from storing_registry import StoringRegistry
 from test_store import LOWER, put, sha
 from test_store_transfer import View
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.commands import place as place_module
 from cannery.commands import registry as registry_command
 from cannery.context import read_context

@@ -26,7 +26,7 @@ from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from cannery.lock.lock import Lock
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

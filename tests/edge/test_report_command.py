@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import docker.errors
 import pytest
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.commands import place
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from checkouts import copy_checkout
 from hosts import DCMI, DRIVER, HCCN, MANAGERS
 from schemas import compose_faults, kubernetes_faults, ray_faults
 
+from cannery import cli
 from cannery.catalog.catalog import ImageUser
 from cannery.catalog.io.read import load_catalog
-from cannery.cli import main as cli
 from cannery.commands import run as module
 from cannery.engine.io.find import Engine, NoEngineError
 from cannery.engine.io.inspect import require_runtime

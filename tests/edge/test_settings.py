@@ -12,28 +12,27 @@ from factories import catalog, compatibility, plan
 from git_trees import git_cache, hosts
 from stub_registry import REPOSITORY, TAG, StubRegistry
 
+from cannery import cli
 from cannery.base.io.find import Search, find_base
-from cannery.cli import main as cli
 from cannery.commands.image import _builder
 from cannery.context import Given, read_context
 from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.host.settings import Settings, with_mirrors
 from cannery.lock.io.indexes import bound_places
 from cannery.plan.make import base_need, on_base
 from cannery.plan.manifest import labels, manifest_text
 from cannery.recipe.recipe import Options
 from cannery.render.render import render
-from cannery.util.image_reference import mirrored
+from cannery.settings import Settings, with_mirrors
+from cannery.util.addresses import environment_secrets, mirrored
 from cannery.util.io.pip_settings import PipSettings
-from cannery.util.urls import environment_secrets
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from cannery.base.real import BaseImage
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # As `factories.catalog` has it.

@@ -15,11 +15,11 @@ import pytest
 from factories import plan
 from fake_daemon import Answer, FakeDaemon, message
 
+from cannery import cli
 from cannery.build import stamp as pure
 from cannery.build.io import stamp as io
 from cannery.build.stamp import Places, Stamp, parse_stamp, stamp_name
-from cannery.cli import main as cli
-from cannery.cli.main import is_asked
+from cannery.cli import is_asked
 from cannery.commands import stamp as command
 from cannery.context import Context
 from cannery.errors import ExitCode

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.cli import main as cli
+from cannery import cli
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, SYNONYMS, parse
 from cannery.cli.output import CleanStream, as_called, wants_color, wrapped
 from cannery.errors import ExitCode, UsageError
@@ -238,7 +238,7 @@ def test_completion_names_commands_and_options(shell: str, capsys: pytest.Captur
 
 
 def test_version_is_printed_without_the_parser() -> None:
-    code = "import sys; from cannery.cli import installed; sys.argv[1:] = ['--version']; installed.console()"
+    code = "import sys; from cannery import __main__; sys.argv[1:] = ['--version']; __main__.console()"
     words = (sys.executable, "-c", f"{code}; print('argparse' in sys.modules)")
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0].startswith("cannery ")

@@ -26,8 +26,8 @@ from cannery.context import Context
 from cannery.errors import FindingsError
 from cannery.lock.io.store import read_locks
 from cannery.pipeline import lock_store
+from cannery.plan import Inputs
 from cannery.plan.make import make_plan
-from cannery.plan.plan import Inputs
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.render.lint import lint
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.lock.io.store import LockSet
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 IMAGES = ROOT / "images"

@@ -28,7 +28,7 @@ from tests.golden.bake_keys import unknown_keys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe
 
 FILES = Path(__file__).parent / "files"

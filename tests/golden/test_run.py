@@ -26,7 +26,7 @@ from tests.golden.test_matrix import PROFILES, Cell, catalog, outcome, raw
 from tests.golden.test_render import compare
 
 if TYPE_CHECKING:
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 GOLDENS = Path(__file__).parent / "runs"
 # Of the profile `quickstart`: arm64 locks of the rest are whole.

@@ -13,8 +13,8 @@ from cannery.catalog.component import parse_component
 from cannery.compat.subject import Subject
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.request import lock_request, tools_request
+from cannery.plan import Inputs, Plan
 from cannery.plan.make import make_plan
-from cannery.plan.plan import Inputs, Plan
 from cannery.recipe.recipe import Options, Recipe, with_arch
 from cannery.recipe.select import select
 from cannery.vocab import DEFAULT_INDEX, Arch, BaseKind

@@ -43,7 +43,7 @@ from tests.unit.test_wheel_files import make
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SITE = f"/opt/venv/lib/python{PYTHON}/site-packages"

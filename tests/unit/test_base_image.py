@@ -13,7 +13,7 @@ from cannery.plan.make import base_need, on_base, on_labelled_base
 from cannery.plan.manifest import labels, manifest, manifest_text
 from cannery.recipe.environment import expand_env
 from cannery.recipe.recipe import Options
-from cannery.util.image_reference import BASE_DIGEST, BASE_NAME
+from cannery.util.addresses import BASE_DIGEST, BASE_NAME
 from cannery.vocab import Arch, BaseKind, Severity
 
 if TYPE_CHECKING:

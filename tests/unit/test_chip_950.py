@@ -13,7 +13,7 @@ from cannery.lint.command import run_lines
 from cannery.lint.container import Container
 from cannery.lint.files import containers_of
 from cannery.lint.rules import lint_container
-from cannery.plan.plan import parse_tag
+from cannery.plan import parse_tag
 from cannery.vocab import Chip
 
 CHIPS = load_catalog(Path(__file__).parents[2] / "images").chips

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from cannery.catalog.component import Component, CxxAbi, parse_component
 from cannery.errors import FindingsError
+from cannery.plan import Link
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
-from cannery.plan.plan import Link
 from cannery.recipe.environment import (
     atb_abi,
     docker_quote,

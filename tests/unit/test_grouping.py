@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.lock.lock import PROFILE_VIA, LockedPackage
-from cannery.plan.layers import MAX_GROUPS, OWN_LAYER_BYTES, make_groups
+from cannery.plan.make import MAX_GROUPS, OWN_LAYER_BYTES, make_groups
 
 if TYPE_CHECKING:
     import random

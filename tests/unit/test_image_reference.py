@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cannery.errors import UsageError
-from cannery.util.image_reference import ImageReference, is_loopback, parse_reference, pinned, split_digest
+from cannery.util.addresses import ImageReference, is_loopback, parse_reference, pinned, split_digest
 
 DIGEST = f"sha256:{'0f' * 32}"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from cannery.util.urls import (
+from cannery.util.addresses import (
     PROXY_SCHEMES,
     file_path,
     redactor,

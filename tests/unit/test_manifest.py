@@ -36,7 +36,7 @@ from cannery.vocab import Arch
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 STANDIN = Options(base="standin")
 

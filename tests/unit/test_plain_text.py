@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.util.urls import plain
+from cannery.util.addresses import plain
 
 
 def test_signs_that_a_terminal_obeys_can_be_read() -> None:

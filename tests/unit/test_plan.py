@@ -6,8 +6,8 @@ import pytest
 from factories import catalog, compatibility, components, inputs, lock, package, plan, profile, recipe
 
 from cannery.errors import FindingsError
+from cannery.plan import LayerKind, Plan, parse_tag
 from cannery.plan.make import make_plan, package_family
-from cannery.plan.plan import LayerKind, Plan, parse_tag
 from cannery.recipe.recipe import Base, Options, with_arch
 from cannery.vocab import Arch, BaseKind
 

@@ -19,8 +19,8 @@ from cannery.build.progress import BuildState, Part, Status, Step, apply, close,
 from cannery.build.rawjson import data, items, read_line
 from cannery.build.stages import Brought, Stage, brought, duration, seconds_left, stages, words_for
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError
-from cannery.plan.plan import Layer, LayerKind
-from cannery.util.urls import redactor
+from cannery.plan import Layer, LayerKind
+from cannery.util.addresses import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable

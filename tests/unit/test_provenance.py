@@ -16,7 +16,7 @@ from cannery.report.bill import make_bill
 from cannery.report.provenance import provenance_text
 
 if TYPE_CHECKING:
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 DIGEST = "sha256:" + "d" * 64
 

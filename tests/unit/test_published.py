@@ -6,7 +6,7 @@ import pytest
 
 from cannery.engine.oci import Entry, Published
 from cannery.errors import UsageError
-from cannery.plan.plan import parse_tag
+from cannery.plan import parse_tag
 from cannery.ship.published import (
     DOCKER_MANIFEST,
     INDEX_TYPE,
@@ -18,7 +18,7 @@ from cannery.ship.published import (
     published_reference,
     push_fault,
 )
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 TAG = parse_tag("8.5.0-910b-ubuntu22.04-py3.11-0123456789ab")

@@ -30,7 +30,7 @@ from cannery.report.timeline import LEFT, WIDTH
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 NASTY = "<script>alert(1)</script>\"'&|`*_"
 PROOF: dict[str, Any] = {

@@ -26,7 +26,7 @@ from cannery.report.spdx import spdx_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 LICENCES = {"ray": "Apache-2.0", "torch": "BSD-3-Clause AND MIT", "sympy": "BSD", "numpy": ""}
 SPDX_FIELDS = {

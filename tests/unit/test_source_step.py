@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import ENGINE_OLD, catalog, inputs, lock, package, source_components, source_profile, source_recipe
 
+from cannery.plan import LayerKind, Plan
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest
-from cannery.plan.plan import LayerKind, Plan
 from cannery.plan.sources import LocalTree, SourceStep, source_steps
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Install

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cannery.catalog.target import parse_cann, parse_os, parse_python
 from cannery.errors import UsageError
-from cannery.plan.plan import ImageTag, parse_tag
+from cannery.plan import ImageTag, parse_tag
 from cannery.vocab import Chip
 
 # What Docker takes for a tag.

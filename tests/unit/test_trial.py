@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.lock.lock import LockedPackage
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"

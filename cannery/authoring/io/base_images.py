@@ -10,7 +10,7 @@ from cannery.engine.io.login import read_login
 from cannery.engine.io.registry import Access, Repository
 from cannery.engine.oci import RefusedError
 from cannery.errors import NetworkError, UsageError
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from cannery.engine.oci import (
     refuse_missing,
 )
 from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.util.image_reference import mirrored, parse_reference, split_digest
+from cannery.util.addresses import mirrored, parse_reference, split_digest
 from cannery.util.io.waiting import begin
 from cannery.vocab import BaseKind
 
@@ -53,7 +53,7 @@ class Search:
     """Where to look: this host's access to registries, and the engine that runs.
 
     `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine builds nothing,
-    and what it has or reaches does not count. `mirrors` are this machine's (`cannery.util.image_reference.mirrored`).
+    and what it has or reaches does not count. `mirrors` are this machine's (`cannery.util.addresses.mirrored`).
     """
 
     access: Access

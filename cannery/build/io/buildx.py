@@ -15,8 +15,8 @@ from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
 from cannery.render.render import BAKE_FILE
+from cannery.util.addresses import redactor
 from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
-from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

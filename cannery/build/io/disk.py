@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cannery.engine.io.find import Engine
     from cannery.lock.lock import Lock
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 # Bytes on the engine's disk per byte of wheel: unpacked with .pyc about 3.4 (seen: 420 MB of wheels, 1.4 GB), once in
 # the stage and once in the image, and the build context's copy of the wheels.

@@ -12,7 +12,7 @@ from cannery.catalog.component import Native
 from cannery.catalog.versions import order, without_build
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import cited, departure, holds, judging, listed
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 from cannery.vocab import BaseKind, ComponentKind
 
 if TYPE_CHECKING:

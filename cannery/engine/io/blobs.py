@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from cannery.engine.io.registry import Limits
 from cannery.engine.oci import AbsentError, MalformedError, PassingError, RefusedError
-from cannery.util.image_reference import digest_of
+from cannery.util.addresses import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from cannery.engine.stream import ENGINE_PROXY, MAY_PASS, StreamState, Trouble, apply_line, trouble_of
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.util.image_reference import split_tag
+from cannery.util.addresses import split_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -41,7 +41,7 @@ from cannery.engine.oci import (
     read_token,
     refuse_missing,
 )
-from cannery.util.image_reference import DEFAULT_REGISTRY, digest_of, is_loopback, parse_reference
+from cannery.util.addresses import DEFAULT_REGISTRY, digest_of, is_loopback, parse_reference
 from cannery.util.io.http import HostSession, trouble
 from cannery.util.trouble import State
 

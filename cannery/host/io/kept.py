@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cannery.plan.plan import TAG
+from cannery.plan import TAG
 from cannery.render.render import DOCKERFILE
 from cannery.store.io.store import remove_path
 

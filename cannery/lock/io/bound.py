@@ -25,8 +25,8 @@ from cannery.lock.files import best_wheel, uv_platform, wheel_rank
 from cannery.lock.io.indexes import places_of, url_path
 from cannery.lock.io.uv import PROBE
 from cannery.lock.uv import ResolvedFile, UvIndex, exact_pin
+from cannery.util.addresses import without_credentials
 from cannery.util.io.files import local_sha256, write_atomic
-from cannery.util.urls import without_credentials
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

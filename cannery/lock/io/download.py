@@ -15,11 +15,11 @@ import urllib3
 
 from cannery.errors import NetworkError
 from cannery.lock.io.indexes import url_path
+from cannery.util.addresses import shown
 from cannery.util.io.files import sha256_file
 from cannery.util.io.http import CertificateError, PassingError, retrying, status_trouble, trouble
 from cannery.util.io.locks import StoppedError
 from cannery.util.trouble import State
-from cannery.util.urls import shown
 
 if TYPE_CHECKING:
     import threading

@@ -28,10 +28,10 @@ from pypi_simple import (
     UnsupportedRepoVersionError,
 )
 
+from cannery.util.addresses import file_path, shown
 from cannery.util.io.http import HostSession, PassingError, retrying, trouble
 from cannery.util.io.waiting import begin
 from cannery.util.trouble import OF_HOST, State
-from cannery.util.urls import file_path, shown
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ from cannery.lock.io.indexes import places_of
 from cannery.lock.io.uv import LONGEST, PROBE, UnsolvedError, UvRun
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
 from cannery.lock.uv import UvIndex, direct_names, parse_pylock, parse_via
+from cannery.util.addresses import without_credentials
 from cannery.util.io.files import write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.trouble import State
-from cannery.util.urls import without_credentials
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

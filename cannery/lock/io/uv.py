@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.lock.files import uv_platform
 from cannery.lock.uv import UNSATISFIABLE, explain, is_of_network, os_error, project_text, settings_text
+from cannery.util.addresses import url_host
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
 from cannery.util.io.pip_settings import index_credentials, uv_environment
 from cannery.util.io.process import CommandError, run
-from cannery.util.urls import url_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

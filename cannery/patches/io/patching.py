@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cannery.patches.io.git_apply import Git
     from cannery.patches.io.steps import Applied
     from cannery.patches.sets import PatchSet
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import Chosen, ChosenSource
 

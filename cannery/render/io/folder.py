@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.compatibility import Compatibility
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
 
 LOG_FOLDER = "log"
 # Across file systems, and on those that have no hard links or no more of them.

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.report.page import Page
 
 # Beside the code, not in templates/: what is there decides tags and layers.

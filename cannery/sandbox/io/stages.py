@@ -22,9 +22,9 @@ from cannery.build.progress import BuildState, apply
 from cannery.render.render import DOCKERFILE, NO_SECRET, SECRETS
 from cannery.sandbox.box import Bind, Box, box_command
 from cannery.sandbox.dockerfile import base_names, read_stages, wanted_stages
+from cannery.util.addresses import redactor
 from cannery.util.io.locks import own_folder
 from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
-from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -17,7 +17,7 @@ from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
 from cannery.store.io.packed import as_file, pack
 from cannery.store.io.store import Part as Blob
-from cannery.util.image_reference import digest_of
+from cannery.util.addresses import digest_of
 from cannery.util.io.files import sha256_bytes
 
 if TYPE_CHECKING:

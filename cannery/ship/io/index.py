@@ -18,8 +18,8 @@ from pydantic_core import PydanticSerializationError
 from cannery.catalog.component import Closed
 from cannery.engine.io.registry import Access, Limits, Repository
 from cannery.engine.oci import AbsentError, MalformedError
+from cannery.plan import TAG, parse_tag
 from cannery.plan.manifest import MANIFEST_PATH
-from cannery.plan.plan import TAG, parse_tag
 from cannery.ship.io.registry import refusals
 from cannery.store.io.packed import GZIP, check_size
 

@@ -27,7 +27,7 @@ from cannery.ship.published import (
 )
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
-from cannery.util.image_reference import parse_reference, split_tag
+from cannery.util.addresses import parse_reference, split_tag
 from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cannery.engine.io.client import TransferView
     from cannery.engine.oci import Published
     from cannery.host.io.place import ImagePlace
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.util.io.pip_settings import PipSettings
 
 # Some requests one after the other; a refusal comes with the first.

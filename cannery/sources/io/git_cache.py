@@ -14,9 +14,9 @@ from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.sources.io.git import GitReadError, read, talk
 from cannery.sources.io.git_mirror import Found, in_mirror
 from cannery.sources.io.git_objects import has, opens, ref_below
+from cannery.util.addresses import redactor
 from cannery.util.io.locks import held
 from cannery.util.trouble import OF_HOST, Reason, State, reason
-from cannery.util.urls import redactor
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from cannery.catalog.component import Known
-    from cannery.plan.plan import Plan
+    from cannery.plan import Plan
     from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.store import SourceFile, SourceStore

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NoReturn
 
 from cannery.errors import NetworkError, UnableError
-from cannery.util.urls import redactor
+from cannery.util.addresses import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, as_file, check_size, inflated
-from cannery.util.image_reference import digest_of, parse_reference
+from cannery.util.addresses import digest_of, parse_reference
 from cannery.util.io.files import BY_OUTPUT, is_of_files, sha256_file, unwritable, write_atomic
 
 if TYPE_CHECKING:

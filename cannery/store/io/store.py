@@ -29,7 +29,7 @@ from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.unpack import unpack
-from cannery.util.image_reference import DIGEST, digest_of, split_digest
+from cannery.util.addresses import DIGEST, digest_of, split_digest
 from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
 from cannery.util.io.locks import held, own_folder
 

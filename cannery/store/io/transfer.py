@@ -17,7 +17,7 @@ from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Layer, diff_ids, manifest_text, parse_config
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
-from cannery.util.image_reference import parse_reference
+from cannery.util.addresses import parse_reference
 from cannery.util.io.files import is_of_files, sha256_file, unwritable
 from cannery.util.io.locks import held
 from cannery.util.io.waiting import patiently

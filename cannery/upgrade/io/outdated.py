@@ -16,8 +16,8 @@ from cannery.lock.request import lock_request
 from cannery.sources.io.git import GitReadError, read, talk
 from cannery.sources.io.git_mirror import places
 from cannery.upgrade.outdated import outdated_packages, source_lines, upgrade_targets
+from cannery.util.addresses import redactor
 from cannery.util.trouble import reason
-from cannery.util.urls import redactor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop
 from urllib3.exceptions import NameResolutionError, ProtocolError
 from urllib3.exceptions import TimeoutError as BodyTimeoutError
 
+from cannery.util.addresses import PROXY_SCHEMES, shown, url_credentials, url_host, url_problem
 from cannery.util.trouble import State
-from cannery.util.urls import PROXY_SCHEMES, shown, url_credentials, url_host, url_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence

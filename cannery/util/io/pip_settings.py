@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
-from cannery.util.io.files import sha256_bytes, write_atomic
-from cannery.util.io.process import CommandError, run
-from cannery.util.urls import (
+from cannery.util.addresses import (
     PROXY_VARIABLES,
     file_path,
     redactor,
@@ -30,6 +28,8 @@ from cannery.util.urls import (
     url_credentials,
     url_problem,
 )
+from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.process import CommandError, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.catalog.addresses import host_url, reference_fault
 from cannery.catalog.errors import FaultError
 from cannery.errors import UsageError
-from cannery.util.image_reference import parse_reference
-from cannery.util.urls import shown, url_problem
+from cannery.util.addresses import parse_reference, shown, url_problem
 from cannery.vocab import DEFAULT_INDEX, did_you_mean
 
 if TYPE_CHECKING:
