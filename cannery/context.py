@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.patches.sets import PatchSet
-    from cannery.sources.io.store import SourceStore
+    from cannery.sources.io.fetch import SourceStore
     from cannery.util.io.pip_settings import Downloads, PipSettings
 
 
@@ -105,7 +105,7 @@ class Context:
 
     def sources(self, catalog: Catalog) -> SourceStore:
         """Where the sources of a catalog come from on this host."""
-        from cannery.sources.io.store import SourceStore
+        from cannery.sources.io.fetch import SourceStore
 
         return SourceStore(self.cache, self.env, self.say, catalog.hosts, self.mirror, self.local)
 

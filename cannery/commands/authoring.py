@@ -106,7 +106,7 @@ def _tree(
     if COMMIT.fullmatch(wanted):
         if not isinstance(component, FromSource):
             raise UsageError(f"{name} is of kind {component.kind if component else ''}: it has no commits")
-        return commit_tree(context.sources(catalog), name, component, wanted, lambda _text: None)
+        return commit_tree(context.sources(catalog), name, component, wanted)
     package = component.package if isinstance(component, FromSource | Wheels) and component.package else name
     index = (component.index if isinstance(component, Wheels) else "") or ""
     local = component.local if isinstance(component, Wheels) else None

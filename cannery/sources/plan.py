@@ -23,10 +23,17 @@ LFS_LONGEST = 1024
 MOST_LINKS = 40
 
 
+class Kind(StrEnum):
+    """What an entry of a tree is, in git's own words, which are part of the tree's digest."""
+
+    FILE = "100644"
+    EXECUTABLE = "100755"
+    LINK = "120000"
+
+
 class Why(StrEnum):
     """Why something of a tree is not in its tar, or not as itself."""
 
-    BLOB = "its content is missing in the repository"
     LFS = "Git LFS pointer, not the file itself"
     SUBMODULE = "a submodule whose commit no component names"
     UNCHECKED = "a submodule that is not checked out (`git submodule update --init --recursive` in that tree)"

@@ -122,20 +122,18 @@ def file_host(root: Path) -> Host:
     return Host(url=f"file://{root}/{{repository}}.git")
 
 
-def git_cache(cache: Path, known: Mapping[str, Host], **changes: object) -> tuple[GitCache, list[str], list[str]]:
-    """A git cache, with the lists of what it says and logs."""
+def git_cache(cache: Path, known: Mapping[str, Host], **changes: object) -> tuple[GitCache, list[str]]:
+    """A git cache, with the list of what it says."""
     lines: list[str] = []
-    logged: list[str] = []
     cache.mkdir(exist_ok=True)
     values: dict[str, object] = {
         "env": git_env(cache),
         "mirror": None,
         "say": lines.append,
-        "log": logged.append,
         "stop": threading.Event(),
         **changes,
     }
-    return GitCache(cache, known, **values), lines, logged  # type: ignore[arg-type]  # each test names what it changes
+    return GitCache(cache, known, **values), lines  # type: ignore[arg-type]  # each test names what it changes
 
 
 @contextlib.contextmanager

@@ -12,14 +12,13 @@ import pytest
 from git_trees import Repo, closed_port, file_host, git_cache, git_env, hosts, served, silent, web
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.io.git import quiet_env
-from cannery.sources.io.git_objects import has
+from cannery.sources.io.git import has, quiet_env
 from cannery.util.io.locks import StoppedError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.sources.io.git_mirror import Found
+    from cannery.sources.io.git_cache import Found
 
 NAME = {"here": "owner/name"}
 ABSENT = "0123456789" * 4
@@ -39,13 +38,12 @@ def commits(found: Found) -> int:
 def test_one_commit_is_fetched_alone_and_once(tmp_path: Path, repo: Repo) -> None:
     wanted = [repo.commit({"a": str(i)}) for i in range(3)][1]
     bare = served(repo, tmp_path / "host", "owner/name.git")
-    cache, lines, logged = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    cache, lines = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
     found = cache.obtain("verl", wanted, NAME)
     assert (found.commit, found.repository) == (wanted, "here/owner/name")
-    assert found.git_dir == tmp_path / "cache/git/owner/name.git"
+    assert found.git_dir == tmp_path / f"cache/git/owner/name/{wanted}.git"
     assert commits(found) == 1
     assert lines == [f"verl: owner/name {wanted[:12]} is fetched from here"]
-    assert "git fetch --depth=1" in logged[0]
     shutil.rmtree(bare)
     again = cache.obtain("verl", wanted, NAME)
     assert again.repository == "here/owner/name"
@@ -56,7 +54,7 @@ def test_a_host_that_gives_no_single_commits_is_named_with_the_ways_out(tmp_path
     wanted = [repo.commit({"a": str(i)}) for i in range(3)][1]
     served(repo, tmp_path / "host", "owner/name.git")
     env = git_env(tmp_path, protocol_version="0")  # as git before 2.26 asks
-    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=env)
+    cache, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=env)
     with pytest.raises(NetworkError, match="it gives out no single commits") as caught:
         cache.obtain("verl", wanted, NAME)
     assert "GIT_MIRROR" in (caught.value.hint or "")
@@ -66,7 +64,7 @@ def test_the_next_host_is_asked_and_the_failed_one_last_from_then_on(tmp_path: P
     first, second = repo.commit({"a": "1"}), repo.commit({"a": "2"})
     served(repo, tmp_path / "host", "Owner/Name.git")
     known = {**hosts(down=f"{closed_port()}/{{repository}}.git"), "up": file_host(tmp_path / "host")}
-    cache, lines, _ = git_cache(tmp_path / "cache", known)
+    cache, lines = git_cache(tmp_path / "cache", known)
     names = {"down": "owner/name", "up": "Owner/Name"}
     assert cache.obtain("verl", first, names).repository == "up/Owner/Name"
     assert [line.rpartition(" ")[2] for line in lines] == ["down", "up"]
@@ -81,7 +79,7 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
         urls = {"refused": closed_port(), "gone": gone, "private": private, "ill": ill, "mute": mute}
         known = hosts(**{host: f"{url.replace('//', '//me:s3cret@')}/{{repository}}.git" for host, url in urls.items()})
         known |= hosts(unknown="https://cannery.invalid/{repository}.git") | {"other": file_host(tmp_path / "host")}
-        cache, lines, logged = git_cache(tmp_path / "cache", known, silence=1.0)
+        cache, lines = git_cache(tmp_path / "cache", known, silence=1.0)
         with pytest.raises(NetworkError) as caught:
             cache.obtain("verl", ABSENT, dict.fromkeys(known, "owner/name"))
     what = caught.value.what
@@ -99,59 +97,57 @@ def test_every_host_is_named_with_its_reason(tmp_path: Path, repo: Repo) -> None
     assert "GIT_MIRROR=dir (--git-mirror dir)" in caught.value.hint
     assert "SRC_<name>=dir (--src <name>=dir)" in caught.value.hint
     assert cache.slow == {"refused", "mute", "unknown"}
-    assert "s3cret" not in "".join([what, *lines, *logged])
+    assert "s3cret" not in "".join([what, *lines])
 
 
 def test_what_a_killed_run_left_is_in_nobodys_way(tmp_path: Path, repo: Repo) -> None:
     first, second = repo.commit({"a": "1"}), repo.commit({"a": "2"})
     served(repo, tmp_path / "host", "owner/name.git")
-    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    cache, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
     git_dir = cache.obtain("verl", first, NAME).git_dir
-    left = [git_dir / name for name in ("shallow.lock", "packed-refs.lock", "config.lock", "objects/pack/tmp_pack_x")]
-    left.append(git_dir / f"refs/cannery/at/{second}/here.lock")
-    for path in left:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    part = git_dir.with_name(f"{second}.part")
+    shutil.copytree(git_dir, part)
+    for name in ("shallow.lock", "packed-refs.lock", "config.lock", "objects/pack/tmp_pack_x"):
+        (part / name).touch()
     assert cache.obtain("verl", second, NAME).commit == second
-    assert [path for path in left if path.exists()] == []
+    assert sorted(path.name for path in git_dir.parent.iterdir()) == sorted([f"{first}.git", f"{second}.git"])
 
 
-def test_a_half_made_repository_is_made_anew(tmp_path: Path, repo: Repo) -> None:
+def test_a_fetch_that_fails_leaves_nothing(tmp_path: Path, repo: Repo) -> None:
+    repo.commit({"a": "1"})
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    with pytest.raises(NetworkError, match="it has no such commit"):
+        cache.obtain("verl", ABSENT, NAME)
+    assert list((tmp_path / "cache/git/owner/name").iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", ["half made", "objects", "ref", "HEAD", "config"])
+def test_a_damaged_repository_is_made_anew(tmp_path: Path, repo: Repo, damage: str) -> None:
     wanted = repo.commit({"a": "1"})
     served(repo, tmp_path / "host", "owner/name.git")
-    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
-    (tmp_path / "cache/git/owner/name.git/objects").mkdir(parents=True)
-    (tmp_path / "cache/git/owner/name.git/HEAD").touch()
-    assert cache.obtain("verl", wanted, NAME).commit == wanted
-
-
-def test_a_commit_whose_objects_were_lost_is_fetched_again(tmp_path: Path, repo: Repo) -> None:
-    wanted = repo.commit({"a": "1"})
-    served(repo, tmp_path / "host", "owner/name.git")
-    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    cache, lines = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
     git_dir = cache.obtain("verl", wanted, NAME).git_dir
-    shutil.rmtree(git_dir / "objects")
-    (git_dir / "objects").mkdir()
-    cache.obtain("verl", wanted, NAME)
+    match damage:
+        case "half made":
+            shutil.rmtree(git_dir)
+            (git_dir / "objects").mkdir(parents=True)
+        case "objects":
+            shutil.rmtree(git_dir / "objects")
+            (git_dir / "objects").mkdir()
+        case "ref":
+            subprocess.run(("git", f"--git-dir={git_dir}", "update-ref", "-d", "refs/cannery/here"), check=True)
+        case _:
+            (git_dir / damage).write_text("[" if damage == "config" else "")
+    assert cache.obtain("verl", wanted, NAME).repository == "here/owner/name"
     assert len(lines) == 2
     assert has(git_dir, f"{wanted}:a", cache.env)
-
-
-def test_objects_without_their_ref_are_not_trusted(tmp_path: Path, repo: Repo) -> None:
-    """A fetch that was killed may leave objects; git writes the ref last."""
-    wanted = repo.commit({"a": "1"})
-    served(repo, tmp_path / "host", "owner/name.git")
-    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
-    git_dir = cache.obtain("verl", wanted, NAME).git_dir
-    subprocess.run(("git", f"--git-dir={git_dir}", "update-ref", "-d", f"refs/cannery/at/{wanted}/here"), check=True)
-    assert cache.obtain("verl", wanted, NAME).commit == wanted
-    assert len(lines) == 2
 
 
 def test_a_stopped_run_ends_its_child_at_once(tmp_path: Path) -> None:
     stop = threading.Event()
     with silent() as url:
-        cache, _, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), stop=stop)
+        cache, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), stop=stop)
         threading.Timer(0.5, stop.set).start()
         began = time.monotonic()
         with pytest.raises(StoppedError):
@@ -162,7 +158,7 @@ def test_a_stopped_run_ends_its_child_at_once(tmp_path: Path) -> None:
 def test_two_at_once_fetch_once(tmp_path: Path, repo: Repo) -> None:
     wanted = repo.commit({"a": "1"})
     served(repo, tmp_path / "host", "owner/name.git")
-    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    cache, lines = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
     found: list[Found] = []
     threads = [threading.Thread(target=lambda: found.append(cache.obtain("verl", wanted, NAME))) for _ in range(4)]
     for thread in threads:
@@ -180,7 +176,7 @@ def test_the_users_own_git_settings_apply(tmp_path: Path, repo: Repo) -> None:
     served(repo, tmp_path / "host", "owner/name.git")
     (tmp_path / "gitconfig").write_text(f'[url "file://{tmp_path}/host/"]\n  insteadOf = https://cannery.invalid/\n')
     env = git_env(tmp_path) | {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}
-    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="https://cannery.invalid/{repository}.git"), env=env)
+    cache, _ = git_cache(tmp_path / "cache", hosts(here="https://cannery.invalid/{repository}.git"), env=env)
     assert cache.obtain("verl", wanted, NAME).repository == "here/owner/name"
 
 
@@ -193,7 +189,7 @@ def test_no_askpass_is_run_and_no_hook_around_it_counts(tmp_path: Path) -> None:
         git_env(tmp_path, **{"core.askPass": str(askpass)}) | asking | {"GIT_DIR": "/nowhere", "LC_ALL": "de_DE.UTF-8"}
     )
     with web(tmp_path, 401) as url:
-        cache, _, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), env=env)
+        cache, _ = git_cache(tmp_path / "cache", hosts(here=f"{url}/{{repository}}.git"), env=env)
         with pytest.raises(NetworkError, match="it asks for a login"):
             cache.obtain("verl", ABSENT, NAME)
     assert not (tmp_path / "asked").exists()
@@ -207,29 +203,20 @@ def test_no_askpass_is_run_and_no_hook_around_it_counts(tmp_path: Path) -> None:
 def test_no_tidying_up_takes_a_commit_away(tmp_path: Path, repo: Repo) -> None:
     wanted = repo.commit({"a": "1"})
     served(repo, tmp_path / "host", "owner/name.git")
-    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    cache, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
     git_dir = cache.obtain("verl", wanted, NAME).git_dir
     subprocess.run(("git", f"--git-dir={git_dir}", "gc", "--quiet", "--prune=now"), check=True)
     assert cache.obtain("verl", wanted, NAME).commit == wanted
 
 
-def test_git_does_not_tidy_up_by_itself(tmp_path: Path, repo: Repo) -> None:
-    commits = [repo.commit({"a": str(i)}) for i in range(3)]
-    served(repo, tmp_path / "host", "owner/name.git")
-    eager = {"gc.auto": "1", "gc.autoPackLimit": "1", "gc.autoDetach": "false", "fetch.unpackLimit": "1"}
-    cache, _, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=git_env(tmp_path, **eager))
-    (git_dir,) = {cache.obtain("verl", commit, NAME).git_dir for commit in commits}
-    assert len(list((git_dir / "objects/pack").glob("*.pack"))) == 3
-
-
 def test_hosts_without_a_url_and_machines_without_git_are_reported(tmp_path: Path) -> None:
-    cache, _, _ = git_cache(tmp_path / "cache", hosts(github="https://cannery.invalid/{repository}"))
+    cache, _ = git_cache(tmp_path / "cache", hosts(github="https://cannery.invalid/{repository}"))
     with pytest.raises(UsageError, match="verl: host 'here' has no URL") as caught:
         cache.obtain("verl", ABSENT, NAME)
     assert caught.value.hint == "known: github"
     with pytest.raises(UsageError, match="verl: no host is named"):
         cache.obtain("verl", ABSENT, {})
-    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"), env={"PATH": str(tmp_path)})
+    cache, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"), env={"PATH": str(tmp_path)})
     with pytest.raises(UnableError, match="program not found: git"):
         cache.obtain("verl", ABSENT, NAME)
 
@@ -237,7 +224,7 @@ def test_hosts_without_a_url_and_machines_without_git_are_reported(tmp_path: Pat
 def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/git").write_text("a file")
-    cache, _, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
+    cache, _ = git_cache(tmp_path / "cache", hosts(here="file:///x/{repository}"))
     with pytest.raises(UnableError, match="cannot be written"):
         cache.obtain("verl", ABSENT, NAME)
 
@@ -247,7 +234,7 @@ def test_a_mirror_is_read_in_place_and_never_written(tmp_path: Path, repo: Repo,
     wanted = repo.commit({"a": "1"})
     bare = served(repo, tmp_path / "mirror", place)
     before = {path: path.stat().st_mtime_ns for path in bare.rglob("*")}
-    cache, lines, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    cache, lines = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
     found = cache.obtain("verl", wanted, {"one": "else/where", "two": "owner/name"})
     assert (found.git_dir, found.repository, found.is_whole) == (bare, "mirror/owner/name", False)
     assert {path: path.stat().st_mtime_ns for path in bare.rglob("*")} == before
@@ -257,7 +244,7 @@ def test_a_mirror_is_read_in_place_and_never_written(tmp_path: Path, repo: Repo,
 
 def test_a_clone_with_a_work_tree_is_a_mirror_too(tmp_path: Path) -> None:
     repo = Repo(tmp_path / "mirror/owner/name")
-    cache, _, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    cache, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
     assert cache.obtain("verl", repo.commit({"a": "1"}), NAME).git_dir == tmp_path / "mirror/owner/name/.git"
 
 
@@ -266,7 +253,7 @@ def test_a_mirror_without_the_commit_says_where_it_looked_and_asks_no_host(tmp_p
     served(repo, tmp_path / "host", "owner/name.git")
     served(repo, tmp_path / "mirror", "owner+name/repo")
     other = repo.commit({"a": "2"})
-    cache, lines, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, mirror=tmp_path / "mirror")
+    cache, lines = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, mirror=tmp_path / "mirror")
     assert cache.obtain("verl", wanted, NAME)
     with pytest.raises(NetworkError) as caught:
         cache.obtain("verl", other, NAME)
@@ -298,7 +285,7 @@ def test_a_mirror_that_git_cannot_read_is_reported_with_gits_reason(
     data = file.read_bytes()
     file.chmod(0o644)
     file.write_bytes({"config": b"[core\n", "bytes": data[:14] + bytes(len(data) - 34) + data[-20:]}.get(damage, b"x"))
-    cache, _, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
+    cache, _ = git_cache(tmp_path / "cache", {}, mirror=tmp_path / "mirror")
     with pytest.raises(NetworkError) as caught:
         cache.obtain("verl", wanted, NAME)
     assert f"commit {wanted} is in no local repository: owner/name.git (git cannot read it: " in caught.value.what

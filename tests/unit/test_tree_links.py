@@ -10,7 +10,7 @@ from factories import catalog, source_components
 from cannery.catalog.component import parse_component
 from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.io.read import load_catalog
-from cannery.sources.io.git_mirror import places
+from cannery.sources.io.git_cache import places
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from cannery.sources.requires import is_requirement_file
 from cannery.util.io.http import HostSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import FromSource, PatchSets
     from cannery.lock.io.indexes import Listed
-    from cannery.sources.io.store import SourceStore
+    from cannery.sources.io.fetch import SourceStore
     from cannery.util.io.pip_settings import PipSettings
 
 TIMEOUT, ANSWERS = 60.0, 20.0
@@ -110,9 +110,9 @@ def _tar_texts(stream: Any) -> dict[str, str]:  # noqa: ANN401 - whatever has re
     return texts
 
 
-def commit_tree(store: SourceStore, name: str, component: FromSource, commit: str, log: Callable[[str], None]) -> Tree:
+def commit_tree(store: SourceStore, name: str, component: FromSource, commit: str) -> Tree:
     """Read a commit's tree from GIT_MIRROR or the git cache, fetched where it is not there. Raises `NetworkError`."""
-    cache = GitCache(store.cache.absolute(), store.hosts, store.env, store.mirror, store.say, log, threading.Event())
+    cache = GitCache(store.cache.absolute(), store.hosts, store.env, store.mirror, store.say, threading.Event())
     found = cache.obtain(name, commit, component.hosts)
     git = f"--git-dir={found.git_dir}"
     entries = read((git, "ls-tree", "-r", "-z", commit), store.env).decode(errors="replace").split("\0")

@@ -12,8 +12,8 @@ from cannery.errors import FindingsError, UsageError
 from cannery.patches.io.git_apply import git_repository
 from cannery.patches.result import FileChange
 from cannery.sources.io.git import GitReadError
-from cannery.sources.io.tar import Kind
 from cannery.sources.io.work_tree import head_blob, kind_of, read_work_tree, tree_root
+from cannery.sources.plan import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

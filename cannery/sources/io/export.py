@@ -1,32 +1,45 @@
-"""The tree of a commit with its submodules: git's objects byte by byte, whatever attributes and filters there are.
+"""The tree of a commit with its submodules, and any tree as a tar that is the same for the same content.
 
-Content that is missing in the repository is an error where it is asked for by name, elsewhere a note.
+Git's objects are taken byte by byte, whatever attributes and filters there are. A tar is sorted, with owner 0, one
+mtime, and the modes 0644 and 0755.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError, NetworkError, UnableError
 from cannery.sources.io.git import GitReadError, read
-from cannery.sources.io.git_objects import absent_objects
-from cannery.sources.io.tar import Kind
-from cannery.sources.plan import Missing, Why, is_bad_path, is_inside, leads_to, unmatched
+from cannery.sources.plan import (
+    Kind,
+    Missing,
+    Why,
+    is_bad_path,
+    is_inside,
+    is_lfs_pointer,
+    leads_out,
+    leads_to,
+    unmatched,
+    with_folders,
+)
+from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from cannery.sources.io.git_mirror import Found
-    from cannery.sources.io.git_objects import BlobReader
+    from cannery.sources.io.git import BlobReader
+    from cannery.sources.io.git_cache import Found
     from cannery.sources.plan import SourceRequest
 
     Obtain = Callable[[str, str, Mapping[str, str]], Found]
 
 GITLINK = "160000"
-# Names in a message.
-SHOWN = 5
 
 
 class DamagedError(UnableError):
@@ -55,9 +68,9 @@ class Tree:
 def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[str, str]) -> Tree:
     """Return the tree of `found`, submodules filled in by `obtain` (what, commit, hosts).
 
-    Content outside the request's paths is looked for and not kept. Raises `FindingsError` for a tree that is not as the
-    request says or that would be written outside itself, `NetworkError` for content that is asked for and not there,
-    `DamagedError` for content that was there.
+    Content is not looked for yet. Raises `FindingsError` for a tree that is not as the request says or that would be
+    written outside itself, `NetworkError` for folders that a mirror is missing, `DamagedError` for those that the cache
+    had.
     """
     tree = Tree(request)
     _add(tree, found, "", obtain, env)
@@ -72,7 +85,7 @@ def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[st
     if unused or absent:
         what = [f"no submodule at {path}" for path in unused] + [f"no {path}" for path in absent]
         raise FindingsError(f"{request.name}: the tree of {found.commit} has {', '.join(what)}")
-    _look(tree, env)
+    tree.blobs = {path: blob for path, blob in tree.blobs.items() if is_inside(path, request.paths)}
     return tree
 
 
@@ -117,38 +130,15 @@ def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> lis
     return entries
 
 
-def _look(tree: Tree, env: Mapping[str, str]) -> None:
-    """Take out the blobs that are not asked for and those that are not there."""
-    request = tree.request
-    trees = {blob.found for blob in tree.blobs.values()}
-    absent = {(found, oid) for found in trees for oid in _absent(request, found, env)}
-    gone = sorted(path for path, blob in tree.blobs.items() if (blob.found, blob.oid) in absent)
-    asked = [
-        path for path in gone if tree.blobs[path].found.is_whole or (request.paths and is_inside(path, request.paths))
-    ]
-    if asked:
-        more = f" and {len(asked) - SHOWN} more" if len(asked) > SHOWN else ""
-        raise _gap(request, tree.blobs[asked[0]].found, ", ".join(asked[:SHOWN]) + more)
-    tree.missing += [Missing(path, Why.BLOB) for path in gone]
-    left = tree.blobs.keys() - gone
-    tree.blobs = {path: blob for path, blob in tree.blobs.items() if path in left and is_inside(path, request.paths)}
-
-
-def _absent(request: SourceRequest, found: Found, env: Mapping[str, str]) -> set[str]:
-    try:
-        return absent_objects(found.git_dir, found.commit, env)
-    except GitReadError as error:
-        if found.is_whole:
-            raise _gap(request, found, "the commit itself") from error
-        raise
-
-
 def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
-    """Return the content of an entry. Raises `DamagedError` when it is damaged in the cache, else `NetworkError`."""
+    """Return the content of an entry.
+
+    Raises `DamagedError` when the cache has not or not rightly what it had, `NetworkError` when a mirror has not.
+    """
     blob = tree.blobs[path]
     content = reader.read(blob.found.git_dir, blob.oid)
     if content is None:
-        raise _gap(tree.request, blob.found, f"{path} is damaged")
+        raise _gap(tree.request, blob.found, f"{path} is not in it, or is damaged")
     return content
 
 
@@ -158,6 +148,66 @@ def _gap(request: SourceRequest, found: Found, what: str) -> DamagedError | Netw
     if found.is_whole:
         return DamagedError(text, where=str(found.git_dir), hint="delete that folder; the next run fetches it again")
     hint = (
-        "it may be a partial clone or a snapshot; take a whole one, or leave GIT_MIRROR (--git-mirror) out to fetch it"
+        "it may be a partial clone or a snapshot: mirror the repository whole, name what is needed of it as `paths` in "
+        f"images/components/{request.name}.yaml, or leave GIT_MIRROR (--git-mirror) out to fetch it"
     )
     return NetworkError(text, where=str(found.git_dir), hint=hint)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A tar that was written: its sha256, the digest of its content apart from times, and what are LFS pointers."""
+
+    sha256: str
+    tree: str
+    pointers: tuple[Missing, ...]
+
+
+def write_tar(
+    target: Path, name: str, entries: Mapping[str, Kind], content: Callable[[str], bytes], epoch: int
+) -> Written:
+    """Write the `entries` of source `name` with their `content` (of a link: its target), each read once, to `target`.
+
+    Raises `FindingsError` for a symlink that leads out of the tree, and whatever `content` raises.
+    """
+    links = {path: content(path) for path, kind in entries.items() if kind is Kind.LINK}
+    targets = {path: os.fsdecode(link) for path, link in links.items()}
+    for path in sorted(links):
+        if leads_out(path, targets):
+            raise FindingsError(
+                f"{name}: the symlink {path!r} leads out of the tree, to {targets[path]!r}",
+                hint="an image has nothing there; leave it out of the tree, or let git ignore it",
+            )
+    tree = hashlib.sha256()
+    pointers: list[Missing] = []
+    # GNU's format keeps the bytes of any name, and every tar reads it.
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
+        for path in with_folders(entries):
+            kind = entries.get(path)
+            info = _info(path, kind, epoch)
+            if kind is None:
+                archive.addfile(info)
+                continue
+            data = links[path] if kind is Kind.LINK else content(path)
+            tree.update(f"{kind} {hashlib.sha256(data).hexdigest()} ".encode() + os.fsencode(path) + b"\0")
+            if kind is Kind.LINK:
+                info.linkname = targets[path]
+                archive.addfile(info)
+                continue
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+            if is_lfs_pointer(data):
+                pointers.append(Missing(path, Why.LFS))
+    return Written(sha256_file(target), tree.hexdigest(), tuple(pointers))
+
+
+def _info(path: str, kind: Kind | None, epoch: int) -> tarfile.TarInfo:
+    """The header of an entry; `kind` None is a folder."""
+    info = tarfile.TarInfo(path)
+    info.mtime = epoch
+    info.mode = 0o644 if kind is Kind.FILE else 0o755
+    if kind is None:
+        info.type = tarfile.DIRTYPE
+    elif kind is Kind.LINK:
+        info.type, info.mode = tarfile.SYMTYPE, 0o777
+    return info

@@ -9,32 +9,29 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import threading
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.io.export import DamagedError, gather, read_blob
-from cannery.sources.io.git import GitReadError
-from cannery.sources.io.git_cache import GitCache
-from cannery.sources.io.git_mirror import in_mirror
-from cannery.sources.io.git_objects import BlobReader
-from cannery.sources.io.local import local_tree
-from cannery.sources.io.store import LOCAL, SourceFile, note_text, noted
-from cannery.sources.io.tar import write_tar
-from cannery.sources.plan import Why, is_inside
-from cannery.util.io.files import write_atomic
+from cannery.sources.io.export import DamagedError, gather, read_blob, write_tar
+from cannery.sources.io.git import BlobReader, GitReadError
+from cannery.sources.io.git_cache import GitCache, in_mirror
+from cannery.sources.io.work_tree import local_tree
+from cannery.sources.plan import Missing, Why
+from cannery.util.io.files import sha256_file, write_atomic
 from cannery.util.io.locks import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
-    from cannery.sources.io.store import SourceStore
-    from cannery.sources.io.tar import Kind, Written
-    from cannery.sources.plan import Missing, SourceRequest
+    from cannery.catalog.addresses import Host
+    from cannery.sources.io.export import Written
+    from cannery.sources.plan import Kind, SourceRequest
 
 # Sources at once.
 WORKERS = 4
@@ -42,34 +39,63 @@ WORKERS = 4
 LAYOUT = 1
 # Tars of one local tree that stay: a run that still reads the last one must not lose it.
 KEPT = 4
+# Who served a tree of the user's own.
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class SourceStore:
+    """Where sources come from on this host, and the cache where they are kept.
+
+    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories, which is used instead of the network;
+    `local` are the user's own folders by the name of their source. `env` is the environment of git; `say` prints a
+    progress line.
+    """
+
+    cache: Path
+    env: Mapping[str, str]
+    say: Callable[[str], None]
+    hosts: Mapping[str, Host]
+    mirror: Path | None
+    local: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A source that is on this host.
+
+    `tree` is a digest of its content that no time or owner changes. `repository` is who served it (`host/owner/name`,
+    `mirror/owner/name`), or `local`; `commit` is a local tree's HEAD, None without one, and `dirty` says that the tree
+    differs from it. `missing` is printed for the user.
+    """
+
+    name: str
+    tar: Path
+    sha256: str
+    tree: str
+    commit: str | None
+    repository: str
+    dirty: bool
+    missing: tuple[Missing, ...]
 
 
 def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tuple[SourceFile, ...]:
     """Return the sources in the order of `requests`, several fetched at once.
 
-    A line is printed whenever the network is asked, or another run is waited for; git's own output is in
-    `<cache>/log/git.log`. Raises `NetworkError` for a commit that cannot be fetched, naming each place with its reason;
-    `FindingsError` for a tree that is not as requested; `UsageError` for a local tree that is none; `UnableError`.
+    A line is printed whenever the network is asked, or another run is waited for. Raises `NetworkError` for a commit
+    that cannot be fetched, naming each place with its reason; `FindingsError` for a tree that is not as requested;
+    `UsageError` for a local tree that is none; `UnableError`.
     """
     mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
         raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is no folder", hint="name the folder with your git repositories")
     stop, one_at_a_time = threading.Event(), threading.Lock()
-    log = cache / "log" / "git.log"
-    with suppress(OSError):  # there may be none
-        log.unlink()
 
     def say(text: str) -> None:
         with one_at_a_time:
             store.say(text)
 
-    def write(text: str) -> None:
-        with one_at_a_time:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("a", encoding="utf-8") as file:
-                file.write(f"{text}\n")
-
-    git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, say, write, stop)
+    git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, say, stop)
     with ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(requests)))) as pool:
         futures = [pool.submit(_fetch, request, git) for request in requests]
         # Looking into a mirror takes no time, so everything that is missing is reported at once.
@@ -120,7 +146,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
     with git.held(folder / ".locks" / f"{stem}.lock", request.name):
         if git.mirror is not None:
             in_mirror(git.mirror, request.name, commit, request.hosts, git.env)
-        there = noted(request, target, note)
+        there = _noted(request, target, note)
         if there:
             return there
         try:
@@ -128,9 +154,9 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         except DamagedError as error:
             # Cut off by a lost power, or changed on the disk: nothing of it is lost that its host has not.
             git.say(f"{error.what}: its repository is fetched again")
-            git.drop(Path(error.where))
+            shutil.rmtree(error.where, ignore_errors=True)
             file = _exported(request, git, target)
-        write_atomic(note, note_text(file))
+        write_atomic(note, _note_text(file))
         return file
 
 
@@ -139,7 +165,6 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
     commit = str(request.commit)
     found = git.obtain(request.name, commit, request.hosts)
     tree = gather(request, found, git.obtain, git.env)
-    _refuse_gaps(request, tree.missing, found.repository)
     entries = {path: blob.kind for path, blob in tree.blobs.items()}
     with BlobReader(git.env) as reader:
         written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
@@ -155,19 +180,36 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
     )
 
 
-def _refuse_gaps(request: SourceRequest, missing: Sequence[Missing], repository: str) -> None:
-    """Raise `NetworkError` when the repository is missing the content of a wanted file: the layer would miss it, too.
+def _note_text(file: SourceFile) -> str:
+    """Return the note that stays beside the tar of a commit."""
+    note = {
+        "sha256": file.sha256,
+        "tree": file.tree,
+        "repository": file.repository,
+        "missing": [[one.path, one.why.name] for one in file.missing],
+    }
+    return json.dumps(note, indent=1) + "\n"
 
-    Content that is missing elsewhere is a warning.
-    """
-    gone = [one.path for one in missing if one.why is Why.BLOB and is_inside(one.path, request.paths)]
-    if gone:
-        more = f" and of {len(gone) - 1} more" if len(gone) > 1 else ""
-        where = f"images/components/{request.name}.yaml"
-        raise NetworkError(
-            f"{request.name}: {repository} has {str(request.commit)[:12]}, without the content of {gone[0]}{more}",
-            hint=f"mirror the repository whole, or name what is needed of it as `paths` in {where}",
+
+def _noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None:
+    """Return the tar of an earlier run; None where it is damaged or not there."""
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+        missing = tuple(Missing(path, Why[why]) for path, why in known["missing"])
+        file = SourceFile(
+            name=request.name,
+            tar=target,
+            sha256=known["sha256"],
+            tree=known["tree"],
+            commit=request.commit,
+            repository=known["repository"],
+            dirty=False,
+            missing=missing,
         )
+        is_same = sha256_file(target) == file.sha256
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return file if is_same else None
 
 
 def _local(request: SourceRequest, git: GitCache) -> SourceFile:

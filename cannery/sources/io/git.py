@@ -1,16 +1,20 @@
 """git as a child process: what reads a repository, and what talks to a host and may have to be stopped.
 
+Objects are held against their names. Nothing is fetched for a read.
+
 The user's own configuration applies (proxy, insteadOf, credential helpers). Nothing may ask anybody anything: terminal
 prompts and askpass programs are off, and a child has no terminal of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import selectors
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from cannery.errors import UnableError
 from cannery.util.io.locks import StoppedError
@@ -157,3 +161,74 @@ def said(output: bytes) -> str:
     """Return git's output as lines, a progress line that rewrites itself only as it ended."""
     lines = output.decode(errors="replace").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()
+
+
+def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
+    """Return why git gives no `thing` of a repository, "" where it is just not there; None when it is."""
+    try:
+        read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
+    except GitReadError as error:
+        return unread(error.lines)
+    return None
+
+
+def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:
+    """Whether a repository has `thing` (`<commit>^{tree}`)."""
+    return why_not(git_dir, thing, env) is None
+
+
+def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
+    """Return the first ref below `prefix` (ends in /), or ""."""
+    try:
+        found = read((f"--git-dir={git_dir}", "for-each-ref", "--count=1", "--format=%(refname)", prefix), env)
+    except GitReadError:
+        return ""
+    return found.decode(errors="replace").strip()
+
+
+class BlobReader:
+    """Reads blobs through one `git cat-file --batch` for each repository. Use it in one thread, in a `with`."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = quiet_env(env) | OFFLINE
+        self._readers: dict[Path, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._readers.values():
+            process.kill()
+            # Closing the pipe may want to write what a dead git never read.
+            with contextlib.suppress(BrokenPipeError), process:
+                pass
+
+    def read(self, git_dir: Path, oid: str) -> bytes | None:
+        """Return a blob's content; None when it is not there or is not what its name says. Raises `UnableError`."""
+        process = self._readers.get(git_dir)
+        if process is None:
+            process = self._readers[git_dir] = self._start(git_dir)
+        if process.stdin is None or process.stdout is None:
+            return None
+        try:
+            process.stdin.write(f"{oid}\n".encode())
+            process.stdin.flush()
+        except BrokenPipeError:
+            return None  # git died over a damaged pack
+        head = process.stdout.readline().split(b" ")
+        if len(head) != 3:
+            return None  # `<object> missing`
+        content = process.stdout.read(int(head[2]))
+        process.stdout.read(1)
+        name = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+        name.update(content)
+        return content if name.hexdigest() == oid else None
+
+    def _start(self, git_dir: Path) -> subprocess.Popen[bytes]:
+        command = ("git", f"--git-dir={git_dir}", "cat-file", "--batch")
+        try:
+            return subprocess.Popen(
+                command, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except FileNotFoundError as error:
+            raise no_git() from error

@@ -1,7 +1,7 @@
-"""Commits on the host: a cache of bare repositories, one for each `owner/name`, or the user's own mirror in its place.
+"""Commits on the host: a repository for each in the cache, or the user's own mirror in place of the network.
 
-`<cache>/git/<owner>/<name>.git` keeps a ref for each commit that came whole, `refs/cannery/at/<commit>/<host>`. git
-writes it last, so a commit that has one is there with all it needs, and no network is asked for it again.
+`<cache>/git/<owner>/<name>/<commit>.git` is moved to its place once it has the commit with all it needs; no network is
+asked for it again. Its one ref, `refs/cannery/<host>`, names who served it. A mirror is read in place, never written.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.sources.io.git import GitReadError, read, talk
-from cannery.sources.io.git_mirror import Found, in_mirror
-from cannery.sources.io.git_objects import has, opens, ref_below
+from cannery.sources.io.git import GitReadError, has, read, ref_below, talk, why_not
 from cannery.util.addresses import redactor
 from cannery.util.io.locks import held
 from cannery.util.trouble import OF_HOST, Reason, State, reason
@@ -21,7 +19,7 @@ from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -29,39 +27,44 @@ if TYPE_CHECKING:
 
 # Seconds in which a host must let something be heard; git shows progress all the time while it talks.
 SILENCE = 20.0
-AT = "refs/cannery/at"
-# A ref is all that keeps a commit here: git must not tidy up by itself, nor write what differs from run to run.
-# What it has written is on the disk before it has a name: a host may lose power.
-SETTINGS = (
-    *("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "fetch.writeCommitGraph=false"),
-    *("-c", "core.fsync=all"),
-)
+SERVED = "refs/cannery/"
+# git must not tidy up in the background: the repository is moved. What it has written is on the disk before that: a
+# host may lose power.
+SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsync=all")
 FETCH = ("fetch", "--depth=1", "--progress", "--no-tags", "--no-recurse-submodules")
-# What a killed git leaves; the next one would stumble over the locks.
-LEFT = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/[0-9a-f][0-9a-f]/tmp_obj_*")
 WAYS_OUT = (
     "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
     "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
 )
+# What a repository was called before its project moved: a copy on a disk may have that name.
+OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A commit that is on this host: its repository, and who served it (`host/owner/name`, `mirror/owner/name`).
+
+    A mirror may lack content (`is_whole` false); in the cache that would be damage.
+    """
+
+    git_dir: Path
+    commit: str
+    repository: str
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)
 class GitCache:
-    """What all fetches of a run share. `log` takes git's own words, free of secrets; `slow` the hosts that failed.
-
-    `dropped` are repositories that were damaged and had to be fetched again.
-    """
+    """What all fetches of a run share; `slow` are the hosts that failed."""
 
     cache: Path
     hosts: Mapping[str, Host]
     env: Mapping[str, str]
     mirror: Path | None
     say: Callable[[str], None]
-    log: Callable[[str], None]
     stop: threading.Event
     silence: float = SILENCE
     slow: set[str] = field(default_factory=set)
-    dropped: set[Path] = field(default_factory=set)
 
     def obtain(self, what: str, commit: str, hosts: Mapping[str, str]) -> Found:
         """Return `commit` of one of `hosts` ({host: `owner/name`}), fetched where it is not there yet.
@@ -90,74 +93,44 @@ class GitCache:
             tried.append(f"{host} ({hosts[host]}): {got}")
         raise NetworkError(f"{what}: commit {commit} cannot be fetched from {'; '.join(tried)}", hint=WAYS_OUT)
 
-    def _git_dir(self, repository: str) -> Path:
-        return cached(self.cache, repository)
-
     def _there(self, repository: str, commit: str) -> Found | None:
-        git_dir = self._git_dir(repository)
-        if not (git_dir / "HEAD").is_file():
-            return None
-        host = ref_below(git_dir, f"{AT}/{commit}/", self.env).rpartition("/")[2]
-        if not host or not has(git_dir, f"{commit}^{{tree}}", self.env):
-            return None
-        return Found(git_dir, commit, f"{host}/{repository}")
+        git_dir = self._git_dir(repository, commit)
+        host = ref_below(git_dir, SERVED, self.env).removeprefix(SERVED) if git_dir.is_dir() else ""
+        is_there = host and has(git_dir, f"{commit}^{{tree}}", self.env)
+        return Found(git_dir, commit, f"{host}/{repository}") if is_there else None
+
+    def _git_dir(self, repository: str, commit: str) -> Path:
+        return self.cache / "git" / repository / f"{commit}.git"
 
     def _from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
-        git_dir = self._git_dir(repository)
+        git_dir = self._git_dir(repository, commit)
+        part = git_dir.with_suffix(".part")
         name = f"{what}: {repository}"
-        with self._held(repository, name):
+        with self.held(self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}+{commit}.lock", name):
             found = self._there(repository, commit)
             if found:
                 return found  # another run fetched it meanwhile
             try:
-                self._prepare(git_dir, commit)
+                for left in (git_dir, part):  # damaged, or of a run that was killed
+                    if left.exists():
+                        shutil.rmtree(left)
+                part.mkdir(parents=True)
+                read(("init", "--quiet", "--bare", "--template=", part), self.env)
             except (OSError, GitReadError) as error:
                 raise UnableError(f"the git cache cannot be written: {error}", where=str(git_dir)) from error
             self.say(f"{name} {commit[:12]} is fetched from {host}")
-            why = self._fetch(git_dir, host, repository, f"+{commit}:{AT}/{commit}/{host}")
+            why = self._fetch(part, host, repository, f"+{commit}:{SERVED}{host}")
             if why and why.state is State.DISK:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
-            return why or Found(git_dir, commit, f"{host}/{repository}")
-
-    def _held(self, repository: str, what: str) -> AbstractContextManager[None]:
-        """Hold a repository of the cache."""
-        return self.held(self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}.lock", what)
+            if why:
+                shutil.rmtree(part, ignore_errors=True)
+                return why
+            part.replace(git_dir)
+            return Found(git_dir, commit, f"{host}/{repository}")
 
     def held(self, path: Path, what: str) -> AbstractContextManager[None]:
         """Hold a lock file of the cache; report once that `what` waits for another run."""
         return held(path, lambda: self.say(f"{what}: waiting for another run that fetches it"), self.stop)
-
-    def drop(self, git_dir: Path) -> None:
-        """Remove a repository of the cache that turned out to be damaged, once a run: others may read the new one.
-
-        Raises `UnableError` where it cannot be removed.
-        """
-        repository = str(git_dir.relative_to(self.cache / "git")).removesuffix(".git")
-        with self._held(repository, repository):
-            if git_dir in self.dropped:
-                return
-            self.dropped.add(git_dir)
-            try:
-                shutil.rmtree(git_dir)
-            except FileNotFoundError:
-                return  # another run has met the same damage
-            except OSError as error:
-                raise UnableError(f"the git cache cannot be written: {error}", where=str(git_dir)) from error
-
-    def _prepare(self, git_dir: Path, commit: str) -> None:
-        """Make the repository where it is not there; clear what a killed or damaged one left."""
-        if git_dir.exists() and (not opens(git_dir, self.env) or self._has_ref(git_dir, commit)):
-            shutil.rmtree(git_dir)  # half made, or damaged: the ref is there and the commit is not
-        for pattern in LEFT:
-            for path in git_dir.glob(pattern):
-                path.unlink(missing_ok=True)
-        git_dir.parent.mkdir(parents=True, exist_ok=True)
-        read(("init", "--quiet", "--bare", "--template=", git_dir), self.env)
-
-    def _has_ref(self, git_dir: Path, commit: str) -> bool:
-        """Whether a commit has a ref, also one that a lost power left empty: git does not list that, nor write it."""
-        files = (git_dir / AT / commit).glob("*")
-        return any(file.suffix != ".lock" for file in files) or bool(ref_below(git_dir, f"{AT}/{commit}/", self.env))
 
     def _fetch(self, git_dir: Path, host: str, repository: str, ref: str) -> Reason | None:
         known, why = self.hosts[host], None
@@ -172,11 +145,44 @@ class GitCache:
     def _fetch_from(self, git_dir: Path, url: str, ref: str) -> Reason | None:
         arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, "--", url, ref)
         done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=self.silence)
-        text = redactor()(text)
-        self.log(f"git fetch --depth=1 {redactor()(url)} {ref}\n{text}")
-        return None if done else reason(text)
+        return None if done else reason(redactor()(text))
 
 
-def cached(cache: Path, repository: str) -> Path:
-    """Return where the cache keeps `owner/name`."""
-    return cache / "git" / f"{repository}.git"
+def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], env: Mapping[str, str]) -> Found:
+    """Return `commit` in a local repository below `mirror`, which is only read.
+
+    Looked at are `owner/name.git`, `owner/name` and `owner+name/repo`, bare or with a work tree, of every `owner/name`
+    in `hosts`, also by its old name. Raises `NetworkError` that names them when none has it; of one that git cannot
+    read, git's own reason.
+    """
+    looked: list[str] = []
+    hint = "put a repository that has it there"
+    for repository in dict.fromkeys(hosts.values()):
+        for place, git_dir in places(mirror, repository):
+            if git_dir is None:
+                looked.append(f"{place} (not there)")
+                continue
+            reason = why_not(git_dir, f"{commit}^{{commit}}", env)
+            if reason is None:
+                return Found(git_dir, commit, f"mirror/{repository}", is_whole=False)
+            if reason:
+                reason = f"git cannot read it: {reason.replace(f'{mirror}/', '')}"
+                hint = "mend that repository, or put another copy there"
+            looked.append(f"{place} ({reason or 'without the commit'})")
+    raise NetworkError(
+        f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
+        where=f"GIT_MIRROR={mirror}",
+        hint=f"{hint}, or leave GIT_MIRROR (--git-mirror) out to fetch it",
+    )
+
+
+def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
+    """Give where `owner/name` may be below `mirror`, each with its git directory; None where there is none."""
+    names = [repository, OLD_NAMES.get(repository, "")]
+    for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
+        yield place, next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
+
+
+def is_git_dir(path: Path) -> bool:
+    """Whether a folder is a git directory."""
+    return (path / "HEAD").is_file() and (path / "objects").is_dir()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
 from cannery.plan.sources import LocalTree
-from cannery.sources.io.store import LOCAL
+from cannery.sources.io.fetch import LOCAL, fetch_sources
 from cannery.sources.plan import source_request
 from cannery.sources.requires import compare, is_requirement_file
 from cannery.vocab import did_you_mean
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import ChosenSource, Recipe
-    from cannery.sources.io.store import SourceFile, SourceStore
+    from cannery.sources.io.fetch import SourceFile, SourceStore
 
 # Things missing from a tree that are printed.
 SHOWN = 3
@@ -132,8 +132,6 @@ def _fetch(
     """Fetch trees; those in `plain` without their submodules."""
     if not chosen:
         return ()
-    from cannery.sources.io.fetch import fetch_sources  # noqa: PLC0415 - only where there are sources
-
     requests = [
         source_request(one, store.hosts, epoch=epoch, paths=one.component.paths, local=own_tree(store.local, one))
         for one in chosen

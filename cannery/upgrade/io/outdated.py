@@ -14,7 +14,7 @@ from cannery.compat.stock import bounds_of
 from cannery.lock.io.indexes import ask_all
 from cannery.lock.request import lock_request
 from cannery.sources.io.git import GitReadError, read, talk
-from cannery.sources.io.git_mirror import places
+from cannery.sources.io.git_cache import places
 from cannery.upgrade.outdated import outdated_packages, source_lines, upgrade_targets
 from cannery.util.addresses import redactor
 from cannery.util.trouble import reason
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
-    from cannery.sources.io.store import SourceStore
+    from cannery.sources.io.fetch import SourceStore
     from cannery.upgrade.outdated import Outdated
     from cannery.util.io.pip_settings import PipSettings
 
