@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.patches.syntax import changed_names
+from cannery.patches.summary import changed_names
 
 
 def changes(before: str | None, after: str | None, path: str = "verl/x.py") -> list[str]:

@@ -9,15 +9,18 @@ import yaml
 
 from cannery.errors import UsageError
 from cannery.patches.summary import (
+    Action,
+    Change,
     FileChanges,
+    Kind,
     Listed,
     PatchChanges,
+    changed_names,
     differences,
     outermost,
     read_table,
     summary_lines,
 )
-from cannery.patches.syntax import Action, Change, Kind, changed_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

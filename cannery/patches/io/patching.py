@@ -14,8 +14,15 @@ from cannery.patches.io.steps import TreeSoFar, apply_patches, make_edit, record
 from cannery.patches.io.trees import TreeReader
 from cannery.patches.result import Layered
 from cannery.patches.sets import find_set
-from cannery.patches.summary import Difference, FileChanges, PatchChanges, differences, read_table
-from cannery.patches.syntax import Action, changed_names
+from cannery.patches.summary import (
+    Action,
+    Difference,
+    FileChanges,
+    PatchChanges,
+    changed_names,
+    differences,
+    read_table,
+)
 from cannery.plan.sources import USER_SETS, NotPatched, PatchedTree, component_of, providers, unpatched_words
 
 if TYPE_CHECKING:

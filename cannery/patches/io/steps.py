@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cannery.errors import BuildFailedError
 from cannery.patches.edits import TAKING_OVER, edited
 from cannery.patches.result import Problem
-from cannery.patches.syntax import changed_names
+from cannery.patches.summary import changed_names
 from cannery.plan.sources import OverlayFile, Patch, PatchedTree, RecordedFile, module_of
 from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
