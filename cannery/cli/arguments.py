@@ -191,7 +191,7 @@ COMMANDS = {
         "report",
         "write a page about an image: what is in it and why, findings, sizes, what changed",
         "report quickstart --against main:quickstart",
-        (options.profile(words=SHOWN), *PLANNED, options.form("html", "markdown"), options.older, options.document),
+        (options.profile(), *PLANNED, options.form("html", "markdown"), options.older, options.document),
     ),
     "patches": Command(
         "patches",

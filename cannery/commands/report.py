@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
-from cannery.build.io.timeline import read_spans
 from cannery.catalog.target import parse_arch
 from cannery.commands import PARSERS, options_of
 from cannery.commands.check import lacking_words
@@ -22,7 +21,7 @@ from cannery.report.contents import of_plan
 from cannery.report.difference import difference
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.wheels import read_licences
-from cannery.report.page import Known, make_page, page_markdown
+from cannery.report.page import make_page, page_markdown
 from cannery.ship.referrers import FORMATS, Document, Kind
 from cannery.util.io.files import BY_OUTPUT, check_folder_of, unwritable, write_atomic
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan import Plan
     from cannery.report.bill import Bill
-    from cannery.report.page import Page
-    from cannery.ship.io.referrers import Attached
 
 
 def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
@@ -43,7 +40,7 @@ def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
     No image is fetched or built. Raises `UsageError` for the provenance of what is in no registry.
     """
     if "/" in arguments.profile:
-        write_output(_attached(arguments, context, FORMATS[arguments.format])[1][0].text, arguments.output)
+        write_output(_attached(arguments, context, FORMATS[arguments.format]).text, arguments.output)
         return ExitCode.DONE
     if arguments.format == "provenance":
         hint = "`push --attach` makes it; name the image as HOST/PATH/NAME:TAG"
@@ -61,10 +58,10 @@ def _text(bill: Bill, kind: Kind) -> str:
     return text_of(bill)
 
 
-def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> tuple[Attached, list[Document]]:
-    """Read what is attached to an image in a registry.
+def _attached(arguments: argparse.Namespace, context: Context, kind: Kind) -> Document:
+    """Read a document that is attached to an image in a registry.
 
-    Raises `UsageError` where none of `kinds` is, and for options that a plan alone has.
+    Raises `UsageError` where there is none of that kind, and for options that a plan alone has.
     """
     from cannery.ship.io.referrers import read_attached
     from cannery.ship.io.registry import access_of
@@ -73,12 +70,12 @@ def _attached(arguments: argparse.Namespace, context: Context, *kinds: Kind) -> 
         hint = "leave the others out, or name a profile"
         raise UsageError("an image in a registry takes --arch alone", where=arguments.profile, hint=hint)
     arch = parse_arch(arguments.arch) if arguments.arch else context.arch
-    found, documents = read_attached(arguments.profile, access_of(context.pip, context.env), str(arch), kinds)
+    found, documents = read_attached(arguments.profile, access_of(context.pip, context.env), str(arch), (kind,))
     if not documents:
         has = ", ".join(sorted({str(one.get("artifactType")) for one in found.referrers})) or "nothing"
         what = f"no such document is attached to {found.digest}, which has: {has}"
         raise UsageError(what, where=arguments.profile, hint="`push --attach` attaches them")
-    return found, documents
+    return documents[0]
 
 
 def documents_of(context: Context, catalog: Catalog, plan: Plan, image: tuple[str, str, str]) -> list[Document]:
@@ -103,14 +100,10 @@ def _bill(context: Context, catalog: Catalog, plan: Plan) -> Bill:
 
 
 def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a page about an image, as HTML or Markdown: of a profile, or by what is attached in a registry.
-
-    No image is fetched or built.
-    """
+    """Write a page about a profile's image, as HTML or Markdown. No image is fetched or built."""
     if "/" in arguments.profile:
-        page = _attached_page(arguments, context)
-        _write_page(arguments, page, context, page.title.rpartition("/")[2].replace(":", "-"))
-        return ExitCode.DONE
+        hint = "`build.py sbom IMAGE` prints what is attached to an image in a registry"
+        raise UsageError("report is about the image of a profile", where=arguments.profile, hint=hint)
     catalog, plan, findings = planned(context, arguments.profile, options_of(arguments))
     changes = None
     if arguments.against:  # what is tried is of the new side alone
@@ -118,34 +111,16 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
         older = contents_of(replace(context, local={}), arguments.against, old)
         changes = difference(older, of_plan(plan, catalog.compatibility))
     findings += tuple(note("image", words) for words in lacking_words(plan))
-    known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
-    page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
+    page = make_page(plan, _bill(context, catalog, plan), findings, last_proof(context.cache, plan), changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
     # What is tried does not write over the page of the profile's own set.
     is_own = plan.alias in plan.references
-    _write_page(arguments, page, context, plan.folder if is_own else f"{plan.folder}-{plan.tag.plan}")
-    return ExitCode.DONE
-
-
-def _write_page(arguments: argparse.Namespace, page: Page, context: Context, name: str) -> None:
+    name = plan.folder if is_own else f"{plan.folder}-{plan.tag.plan}"
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)
     else:
         write_output(page_html(page, __version__), arguments.output, str(context.out / "reports" / f"{name}.html"))
-
-
-def _attached_page(arguments: argparse.Namespace, context: Context) -> Page:
-    from cannery.report.attached import attached_page
-
-    if arguments.against:
-        hint = "compare bills: `build.py diff OLD NEW` takes profiles, locks, manifests and images of this host"
-        raise UsageError("--against is of a profile's report", where=arguments.profile, hint=hint)
-    found, documents = _attached(arguments, context, Kind.CYCLONEDX, Kind.PROVENANCE)
-    try:
-        return attached_page(found.reference, found.digest, found.referrers, documents)
-    except ValueError as error:
-        hint = "another tool may have attached them: `sbom` prints them as they are"
-        raise UsageError(f"its documents are not Cannery's: {error}", where=arguments.profile, hint=hint) from error
+    return ExitCode.DONE
 
 
 def write_output(text: str, output: str | None, default: str = "") -> None:

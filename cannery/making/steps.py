@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.build.stages import brought, spans
+from cannery.build.stages import brought
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
-    from cannery.build.progress import BuildState
-    from cannery.build.stages import Span
     from cannery.pipeline import Work
 
 
@@ -42,17 +40,4 @@ def step_view(work: Work) -> Callable[[], View]:
     if progress not in {"", "auto", "tty", "plain"}:
         context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
     look = Look(brought(work.plan), context.is_verbose or progress == "plain")
-    make = partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
-    return lambda: _Recording(make(), work.spans)
-
-
-class _Recording:
-    """A view that also keeps what was made."""
-
-    def __init__(self, shown: View, kept: list[Span]) -> None:
-        self.update, self._shown, self._kept = shown.update, shown, kept
-
-    def finish(self, state: BuildState) -> None:
-        """Show the last state."""
-        self._shown.finish(state)
-        self._kept += spans(state)
+    return partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
