@@ -43,7 +43,7 @@ def done(action: str, layout: Layout, *, upgrade: bool = False) -> str:
     """Do one action and return what it prints."""
     if action == "start":
         server = engine.start(layout, os.environ, upgrade=upgrade)
-        return f"Docker {server.version} at {layout.host}; to use it: {USE}\n"
+        return f"Docker {server} at {layout.host}; to use it: {USE}\n"
     if action == "stop":
         return "stopped\n" if engine.stop(layout, os.environ) else "it does not run\n"
     if action == "remove":
@@ -51,7 +51,7 @@ def done(action: str, layout: Layout, *, upgrade: bool = False) -> str:
         return ""
     found = engine.answer(layout)
     if action == "status":
-        state = f"Docker {found.version} runs, pid {daemons(layout)[0]}" if found else "it does not run"
+        state = f"Docker {found} runs, pid {daemons(layout)[0]}" if found else "it does not run"
         return f"{state}\n  {layout.host}\n  data {layout.data}\n  log {layout.log}\n"
     if not found:
         raise UnableError("the engine does not run", hint="`make engine-start`")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.endpoint import INSTALL
+from cannery.engine.io.find import INSTALL
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.making.steps import step_secrets, step_view

@@ -31,7 +31,6 @@ for key, text in answers.items():
 print("docker: unknown command", file=sys.stderr)
 sys.exit(1)
 """
-BUILDX = {"buildx version": "github.com/docker/buildx v0.17.1 257815a"}
 
 
 @contextmanager

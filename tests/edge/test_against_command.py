@@ -140,7 +140,7 @@ class Host:
         (self.folder / "settings.json").write_text(json.dumps(settings))
         program.write_text(f"#!{sys.executable}\n{DOCKER}")
         program.chmod(0o755)
-        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        versions = {"server_version": "26", "arch": "amd64"}
         return Engine("unix:///s", program, data_root=None, **versions)
 
     def place(self, client: Any = None) -> EnginePlace:  # noqa: ANN401 - the SDK's client, or a part of it

@@ -31,7 +31,7 @@ from cannery.commands import options_of
 from cannery.commands.place import store_place
 from cannery.commands.verify import verify_built
 from cannery.context import read_context
-from cannery.engine.io.endpoint import DEFAULT_SOCKET
+from cannery.engine.io.find import DEFAULT_SOCKET
 from cannery.errors import ExitCode
 from cannery.pipeline import Work, planned
 from cannery.plan.manifest import labels

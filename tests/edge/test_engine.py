@@ -4,46 +4,57 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from docker.errors import DockerException
 
-from cannery.engine.io import endpoint as engine_endpoint
-from cannery.engine.io import find as engine_module
-from cannery.engine.io.find import Engine, NoEngineError, docker_client, find_engine, free_disk
-from cannery.engine.io.probe import Endpoint, UnreachableError, numbers, probe
+from cannery.engine.io import find as module
+from cannery.engine.io.find import Engine, NoEngineError, docker_client, find_engine, numbers
 from cannery.errors import ExitCode, UnableError, UsageError
-from tests.edge.engine_fakes import BUILDX, VERSION, serve
+from tests.edge.engine_fakes import VERSION, serve
 from tests.edge.engine_fakes import docker_client as fake_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BUILDX = {"Name": "buildx", "Version": "v0.17.1"}
+# What docker 28 and 29 print where nothing listens, and docker 28 for a socket that the user may not open.
+NOBODY = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+NOBODY_29 = "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct"
+DENIED = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+
 
 @pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder whose path leaves room for a unix socket's name."""
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose path leaves room for a unix socket's name. The machine's own engine plays no part."""
     folder = Path(tempfile.mkdtemp(prefix="ce-"))
+    monkeypatch.setattr(module, "DEFAULT_SOCKET", str(folder / "default.sock"))
     yield folder
     shutil.rmtree(folder)
 
 
-@pytest.fixture(autouse=True)
-def no_default_engine(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own engine, if it has one, plays no part."""
-    monkeypatch.setattr(engine_endpoint, "DEFAULT_SOCKET", str(short / "default.sock"))
+def client(short: Path, *, context: str = "default", error: str = "", **info: object) -> Path:
+    """A docker command that reports an engine with these facts, or the error of one that does not answer."""
+    host = f"unix://{short}/{context}.sock"
+    about = {"Endpoints": {"docker": {"Host": host}}, "TLSMaterial": {}, "Storage": {"TLSPath": "/t"}}
+    found = {
+        "ServerVersion": "" if error else "27.3.1",
+        "ServerErrors": [error] if error else None,
+        "Architecture": "aarch64",
+        "DockerRootDir": str(short),
+        "Driver": "overlay2",
+        "ClientInfo": {"Context": context, "Plugins": [{"Name": "compose", "Version": "v2"}, BUILDX]},
+        **info,
+    }
+    answers = {f"context inspect {context}": json.dumps([about]), "info --format": json.dumps(found)}
+    return fake_client(short / "bin", answers)
 
 
 def environment(short: Path, **more: str) -> dict[str, str]:
     return {"PATH": f"{short}/bin:/usr/bin:/bin", "HOME": str(short), **more}
-
-
-def answers(short: Path, **version: object) -> dict[str, Any]:
-    return {"/version": {**VERSION, **version}, "/info": {"DockerRootDir": str(short), "Driver": "overlay2"}}
 
 
 def find(short: Path, **env: str) -> Engine:
@@ -62,154 +73,154 @@ def find(short: Path, **env: str) -> Engine:
 def test_an_engine_whose_containers_have_users_of_their_own(
     short: Path, options: list[str] | None, user_map: str
 ) -> None:
-    fake_client(short / "bin", BUILDX)
-    said = answers(short)
-    said["/info"] |= {"SecurityOptions": options}
-    with serve(short / "default.sock", said):
-        assert find(short).user_map == user_map
+    client(short, SecurityOptions=options)
+    assert find(short).user_map == user_map
 
 
 def test_default_socket_is_used(short: Path) -> None:
-    client = fake_client(short / "bin", BUILDX)
-    with serve(short / "default.sock", answers(short)):
-        engine = find(short)
+    program = client(short)
+    engine = find(short)
     assert engine == Engine(
         host=f"unix://{short}/default.sock",
-        docker=client,
+        docker=program,
         server_version="27.3.1",
-        api_version="1.47",
         arch="arm64",
         data_root=short,
         storage_driver="overlay2",
-        origin=f"{short}/default.sock",
     )
-    assert free_disk(engine) == pytest.approx(shutil.disk_usage(short).free, rel=0.2)
-    assert engine.command("ps", "-a") == (str(client), "ps", "-a")
-    assert engine.buildx_command("bake") == (str(client), "buildx", "--builder", "default", "bake")
+    assert engine.command("ps", "-a") == (str(program), "ps", "-a")
+    assert engine.buildx_command("bake") == (str(program), "buildx", "--builder", "default", "bake")
     assert engine.buildx_command("ls", builder="farm")[3] == "farm"
 
 
 def test_docker_host_is_used_and_a_remote_disk_is_unknown(short: Path) -> None:
-    fake_client(short / "bin", BUILDX)
-    far = {**answers(short), "/info": {"DockerRootDir": "/nowhere/here"}}
-    with serve(short / "a.sock", far), serve(short / "default.sock", answers(short, Version="1")):
-        engine = find(short, DOCKER_HOST=f"unix://{short}/a.sock")
-    assert engine.server_version == "27.3.1"
-    assert free_disk(engine) is None
+    client(short, DockerRootDir="/nowhere/here")
+    assert find(short, DOCKER_HOST=f"unix://{short}/a.sock").data_root is None
+    client(short)
+    far = find(short, DOCKER_HOST="ssh://me@far.example")
+    assert (far.host, far.data_root, far.cert_path) == ("ssh://me@far.example", None, None)
+    tls = find(short, DOCKER_HOST="tcp://far.example:2376", DOCKER_TLS_VERIFY="1")
+    assert tls.cert_path == short / ".docker"
+    tls = find(short, DOCKER_HOST="tcp://far.example:2376", DOCKER_TLS_VERIFY="1", DOCKER_CERT_PATH="/certs")
+    assert tls.cert_path == Path("/certs")
 
 
-def test_named_engine_that_is_silent_is_an_error_not_another_engine(short: Path) -> None:
-    fake_client(short / "bin", BUILDX)
+@pytest.mark.parametrize("error", [NOBODY, NOBODY_29])
+def test_named_engine_that_is_silent_is_an_error_not_another_engine(short: Path, error: str) -> None:
+    client(short, error=error)
     host = f"unix://{short}/gone.sock"
-    with serve(short / "default.sock", answers(short)), pytest.raises(UnableError) as caught:
+    with pytest.raises(UnableError) as caught:
         find(short, DOCKER_HOST=host)
-    assert f"DOCKER_HOST={host}" in str(caught.value)
+    assert not isinstance(caught.value, NoEngineError)
+    assert caught.value.where == f"DOCKER_HOST={host}"
     assert "unset" in caught.value.hint
 
 
 def test_engine_that_hangs_is_reported_within_seconds(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(short / "default.sock"))
-        listener.listen()
-        with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
-            probe(Endpoint(f"unix://{short}/default.sock", "x"), {}, timeout=0.2)
+    client(short).write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(module, "ANSWERS", 0.2)
+    with pytest.raises(UnableError, match=r"no answer within 0\.2 s") as caught:
+        find(short)
+    assert not isinstance(caught.value, NoEngineError)
 
 
-def test_something_else_on_the_default_socket_is_not_replaced(short: Path) -> None:
-    with serve(short / "default.sock", {"/version": b"hello"}), pytest.raises(UnableError, match="not Docker"):
+@pytest.mark.parametrize("answer", ["hello", "[]", '{"ServerVersion": ""}'])
+def test_something_else_on_the_default_socket_is_not_replaced(short: Path, answer: str) -> None:
+    program = client(short)
+    texts = json.loads((short / "bin/answers.json").read_text())
+    fake_client(program.parent, texts | {"info --format": answer})
+    with pytest.raises(UnableError, match="no reason given") as caught:
         find(short)
-    (short / "default.sock").unlink()
-    with serve(short / "default.sock", {}), pytest.raises(UnableError, match="404"):
-        find(short)
+    assert not isinstance(caught.value, NoEngineError)
+    assert "restart" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("version", "message"),
+    ("info", "message"),
     [
-        ({"Components": [{"Name": "Podman Engine"}], "Version": "4.3.1"}, r"Podman 4\.3\.1"),
-        ({"ApiVersion": "1.38", "Version": "18.06"}, "has no BuildKit"),
-        ({"ApiVersion": "1.41", "Version": "20.10.24"}, "too old"),
+        ({"DockerRootDir": "/home/me/.local/share/containers/storage", "ServerVersion": "4.3.1"}, "Podman"),
+        ({"ServerVersion": "", "host": {"arch": "amd64"}}, "Podman"),
+        ({"ServerVersion": "18.06"}, "too old"),
+        ({"ServerVersion": "20.10.24"}, "too old"),
     ],
 )
-def test_engine_without_buildkit_is_refused(short: Path, version: dict[str, Any], message: str) -> None:
-    fake_client(short / "bin", BUILDX)
-    with serve(short / "default.sock", answers(short, **version)), pytest.raises(UnableError, match=message) as caught:
+def test_engine_without_buildkit_is_refused(short: Path, info: dict[str, str], message: str) -> None:
+    client(short, **info)
+    with pytest.raises(UnableError, match=message) as caught:
         find(short)
     assert "buildx" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("client", "message"),
+    ("plugins", "message"),
     [
-        (None, "no docker client"),
-        ({}, "no buildx plugin"),
-        ({"buildx version": "github.com/docker/buildx v0.11.2 abc"}, r"buildx v0\.11\.2 is older"),
+        (None, "no buildx plugin"),
+        ([{"Name": "compose", "Version": "v2"}], "no buildx plugin"),
+        ([{"Name": "buildx", "Version": "v0.11.2"}], r"buildx v0\.11\.2 is older"),
+        ([{"Name": "buildx"}], "of unknown version"),
     ],
 )
-def test_client_side_that_is_missing_is_named(short: Path, client: dict[str, str] | None, message: str) -> None:
-    env = {}
-    if client is None:
-        env = {"PATH": str(short / "nothing")}
-    else:
-        fake_client(short / "bin", client)
-    with serve(short / "default.sock", answers(short)), pytest.raises(UnableError, match=message):
-        find_engine(environment(short) | env)
+def test_client_side_that_is_missing_is_named(short: Path, plugins: list[dict[str, str]] | None, message: str) -> None:
+    client(short, ClientInfo={"Plugins": plugins})
+    with pytest.raises(UnableError, match=message):
+        find(short)
+
+
+def test_a_host_without_docker_s_command(short: Path) -> None:
+    env = environment(short, PATH=str(short / "nothing"))
+    with pytest.raises(NoEngineError):
+        find_engine(env)
+    for name, value in (("DOCKER_HOST", "tcp://far.example:2375"), ("DOCKER_CONTEXT", "lab")):
+        with pytest.raises(UnableError, match="no docker client") as caught:
+            find_engine({**env, name: value})
+        assert (caught.value.where, type(caught.value)) == (f"{name}={value}", UnableError)
+    (short / "default.sock").touch()
+    with pytest.raises(UnableError, match="no docker client") as caught:
+        find_engine(env)
+    assert caught.value.where == str(short / "default.sock")
 
 
 def test_context_of_the_docker_settings_is_followed(short: Path) -> None:
-    host = f"unix://{short}/ctx.sock"
-    context = [{"Endpoints": {"docker": {"Host": host}}, "TLSMaterial": {}, "Storage": {"TLSPath": "/t"}}]
-    fake_client(short / "bin", {**BUILDX, "context inspect lab": json.dumps(context)})
-    (short / ".docker").mkdir()
-    (short / ".docker/config.json").write_text('{"currentContext": "lab"}')
-    with serve(short / "ctx.sock", answers(short)):
-        engine = find(short)
-        assert (engine.host, engine.builder) == (host, "lab")
-    with pytest.raises(UnableError, match="docker context lab"):
+    client(short, context="lab")
+    engine = find(short)
+    assert (engine.host, engine.builder, engine.cert_path) == (f"unix://{short}/lab.sock", "lab", None)
+    client(short, context="lab", error=NOBODY)
+    with pytest.raises(UnableError) as caught:
         find(short)
-    with pytest.raises(UnableError, match="docker context other cannot be read"):
-        find(short, DOCKER_CONTEXT="other")
+    assert not isinstance(caught.value, NoEngineError)
+    assert caught.value.where == f"docker context lab (unix://{short}/lab.sock)"
+    for answers in ({}, {"context inspect": "[]"}, {"context inspect": "[1]"}):
+        fake_client(short / "bin", answers)
+        with pytest.raises(UnableError, match="docker context other cannot be read"):
+            find(short, DOCKER_CONTEXT="other")
 
 
-def test_ssh_engine_is_asked_through_the_client(short: Path) -> None:
-    fake_client(
-        short / "bin",
-        {**BUILDX, "version --format": json.dumps(VERSION), "info --format": '{"DockerRootDir": "/var/lib/docker"}'},
-    )
-    engine = find(short, DOCKER_HOST="ssh://me@far.example")
-    assert (engine.host, engine.arch, engine.data_root) == ("ssh://me@far.example", "arm64", None)
-
-
-def test_no_engine_at_all_is_an_error_of_its_own(short: Path) -> None:
-    fake_client(short / "bin", BUILDX)
+@pytest.mark.parametrize("error", [NOBODY, NOBODY_29])
+def test_no_engine_at_all_is_an_error_of_its_own(short: Path, error: str) -> None:
+    client(short, error=error)
     with pytest.raises(NoEngineError, match="no Docker engine is running") as caught:
         find(short)
     assert caught.value.code is ExitCode.UNABLE
     for words in ("install Docker Engine", "make engine-start"):
         assert words in caught.value.hint
-    with pytest.raises(UnableError) as named:
-        find(short, DOCKER_HOST=f"unix://{short}/gone.sock")
-    assert not isinstance(named.value, NoEngineError)
 
 
-def test_no_permission_on_the_socket_is_not_taken_for_no_engine(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(*args: object) -> None:
-        raise UnreachableError("permission denied", denied=True)
-
-    monkeypatch.setattr(engine_module, "probe", denied)
+def test_no_permission_on_the_socket_is_not_taken_for_no_engine(short: Path) -> None:
+    client(short, error=DENIED)
     with pytest.raises(UnableError, match="permission denied") as caught:
         find(short)
+    assert not isinstance(caught.value, NoEngineError)
     assert "group docker" in caught.value.hint
 
 
 def test_sdk_client_has_no_time_limit(short: Path) -> None:
-    fake_client(short / "bin", BUILDX)
-    version = {"/v1.47/version": VERSION}
-    with serve(short / "default.sock", {**answers(short), **version}):
-        client = docker_client(find(short))
-        assert client.version()["Version"] == "27.3.1"
-        assert client.api.timeout is None
-        client.close()
+    client(short)
+    engine, version = find(short), {"/v1.47/version": VERSION}
+    with serve(short / "default.sock", {"/version": VERSION, **version}):
+        found = docker_client(engine)
+        assert found.version()["Version"] == "27.3.1"
+        assert found.api.timeout is None
+        found.close()
 
 
 @pytest.mark.parametrize(
@@ -224,23 +235,22 @@ def test_sdk_client_has_no_time_limit(short: Path) -> None:
 def test_settings_of_docker_that_cannot_be_read_are_named(
     short: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    fake_client(short / "bin", BUILDX)
+    client(short)
+    engine = find(short)
     monkeypatch.setenv("DOCKER_CONFIG", str(short))
     (short / "config.json").write_text(text)
-    with serve(short / "default.sock", {**answers(short), "/v1.47/version": VERSION}):
-        engine = find(short)
-        with pytest.raises(UsageError) as caught:
-            docker_client(engine)
+    answers = {"/version": VERSION, "/v1.47/version": VERSION}
+    with serve(short / "default.sock", answers), pytest.raises(UsageError) as caught:
+        docker_client(engine)
     assert (caught.value.code, caught.value.where) == (2, str(short / "config.json"))
     assert "settings cannot be read" in caught.value.what
 
 
 def test_an_engine_that_is_away_is_not_blamed_on_the_settings(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_client(short / "bin", BUILDX)
     monkeypatch.setenv("DOCKER_CONFIG", str(short))
     (short / "config.json").write_text('{"auths": {"h": {}}}')
-    with serve(short / "default.sock", {**answers(short), "/v1.47/version": VERSION}):
-        engine = find(short)
+    client(short)
+    engine = find(short)
 
     def away(**_more: object) -> None:
         raise DockerException("Error while fetching server API version")

@@ -19,7 +19,6 @@ from docker_engine.daemon import Layout, daemon_config
 from docker_engine.network import CANDIDATES, choose_subnet, network_down, network_up, rules
 from docker_engine.packages import install, installed, package_sets, write_wrapper
 
-from cannery.engine.io.probe import Server
 from cannery.errors import UnableError
 from cannery.standin.io.apt_sources import HostRelease
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SERVER = Server("26.1.5", "1.45", "amd64", podman=False, data_root="/", storage_driver="overlay2")
+SERVER = "26.1.5"
 
 
 def test_the_tool_is_small() -> None:
@@ -442,7 +441,7 @@ def test_launcher_that_is_becoming_the_daemon_is_no_end(tmp_path: Path, monkeypa
     """
     layout, looks = Layout.of(tmp_path, tmp_path / "run"), list[int]()
 
-    def answer(_layout: Layout) -> Server | None:
+    def answer(_layout: Layout) -> str | None:
         looks.append(1)
         time.sleep(0.3)
         return SERVER if len(looks) > 3 else None

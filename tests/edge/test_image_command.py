@@ -389,7 +389,7 @@ def test_a_cache_that_no_builder_writes_is_refused_at_once(image: Image, words: 
 
 
 def made_engine(client: Path) -> Engine:
-    versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+    versions = {"server_version": "26", "arch": "amd64"}
     return Engine("unix:///s", client, data_root=None, **versions)
 
 

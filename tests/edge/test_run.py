@@ -69,7 +69,7 @@ class Host:
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         monkeypatch.setattr("platform.machine", lambda: "x86_64")
         monkeypatch.setattr(module, "HOST_ROOT", self.root)
-        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        versions = {"server_version": "26", "arch": "amd64"}
         engine = Engine("unix:///s", Path("/usr/bin/docker"), data_root=None, **versions)
         self.user_map, self.engine_host = "", "unix:///s"
         monkeypatch.setattr(

@@ -56,7 +56,7 @@ class Docker:
 
     @property
     def engine(self) -> Engine:
-        versions = {"server_version": "26", "api_version": "1.45", "arch": "amd64"}
+        versions = {"server_version": "26", "arch": "amd64"}
         return Engine("unix:///s", self.program, data_root=None, **versions)
 
 

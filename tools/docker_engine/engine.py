@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from cannery.engine.io.probe import Endpoint, Server, UnreachableError, probe
-from cannery.errors import UnableError
+from cannery.errors import CanneryError, UnableError
 from cannery.util.io.files import write_atomic
 from cannery.util.io.process import CommandError, run
 from docker_engine.daemon import Layout, clear, daemon_config, end, launch, processes
@@ -43,8 +42,8 @@ REDIRECTING = (
 )
 
 
-def start(layout: Layout, env: Mapping[str, str], *, upgrade: bool = False) -> Server:
-    """Return the running engine, started (and fetched) first where needed; with `upgrade` in its newest version.
+def start(layout: Layout, env: Mapping[str, str], *, upgrade: bool = False) -> str:
+    """Return the version of the running engine, started (and fetched) first where needed; `upgrade` gets a newer one.
 
     Raises `UnableError` (not root, not Debian or Ubuntu, no answer within 60 s: with the log's last lines) and
     `NetworkError` (the package mirror). What an engine that was killed left is cleared away.
@@ -64,10 +63,11 @@ def start(layout: Layout, env: Mapping[str, str], *, upgrade: bool = False) -> S
         return server or _wait_ready(layout)
 
 
-def answer(layout: Layout) -> Server | None:
-    """Return what the daemon reports of itself, None where it does not answer."""
-    with suppress(UnreachableError):
-        return probe(Endpoint(layout.host, "tools/engine.py"), {})
+def answer(layout: Layout) -> str | None:
+    """Return the daemon's version, None where it does not answer."""
+    command = (layout.bin / "docker", "-H", layout.host, "version", "--format", "{{.Server.Version}}")
+    with suppress(CanneryError):
+        return run(command, timeout=3).stdout.strip()
     return None
 
 
@@ -121,7 +121,7 @@ def _launch(layout: Layout, programs: Path, env: Mapping[str, str]) -> None:
     launch(layout, programs / DOCKERD, tool_env(programs, {name: env[name] for name in DAEMON_ENV if name in env}))
 
 
-def _wait_ready(layout: Layout) -> Server:
+def _wait_ready(layout: Layout) -> str:
     begun, gone = time.monotonic(), 0.0
     while (now := time.monotonic()) < begun + READY_TIMEOUT and not (gone and now > gone + EXEC_PATIENCE):
         if server := answer(layout):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.find import free_disk
 from cannery.errors import UnableError
 from cannery.lock.io.wheels import missing_bytes
 from cannery.vocab import BaseKind
@@ -53,10 +52,9 @@ def check_engine_space(engine: Engine, plan: Plan) -> None:
     What the engine already has of the layers and the base is not known before the build, so a rebuild needs the same
     room: half of the estimate, with the least that any base takes, is enough.
     """
-    room = free_disk(engine)
-    if room is None:
-        return
-    _need(engine.data_root, room, (layers_bytes(plan.lock) + BASE_BYTES) // 2, "layers")
+    if engine.data_root is not None:
+        needed = (layers_bytes(plan.lock) + BASE_BYTES) // 2
+        _need(engine.data_root, _free(engine.data_root), needed, "layers")
 
 
 def check_store_space(folder: Path, plan: Plan) -> None:
@@ -72,7 +70,7 @@ def layers_bytes(lock: Lock) -> int:
     return sum(package.size for package in lock.packages) * ENGINE_FACTOR
 
 
-def _need(place: Path | None, free: int, needed: int, what: str, hint: str = HINT) -> None:
+def _need(place: Path, free: int, needed: int, what: str, hint: str = HINT) -> None:
     if free < needed:
         words = f"not enough disk for {what}: {needed / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free"
         raise UnableError(words, where=str(place), hint=hint)

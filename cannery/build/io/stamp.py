@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import stat
 import sys
 from contextlib import suppress
@@ -17,8 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
-from cannery.engine.io.endpoint import DEFAULT_SOCKET, docker_config
-from cannery.engine.io.probe import UnixConnection
+from cannery.engine.io.find import DEFAULT_SOCKET, docker_config
 from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file, write_atomic
 from cannery.util.io.pip_settings import pip_files
 
@@ -135,9 +135,23 @@ def _about(path: str) -> tuple[int, int] | None:
     return about.st_mode, 0 if path.startswith("/dev/") else about.st_mtime_ns
 
 
+class _Connection(http.client.HTTPConnection):
+    """HTTP to the socket of an engine: docker's own command takes as long as all else here."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
 def _image_id(path: str, reference: str) -> str:
     """Return the id of an image of the engine behind a socket; "" where there is none."""
-    connection = UnixConnection(path, PATIENCE)
+    connection = _Connection(path)
     try:
         connection.request("GET", f"/images/{quote(reference, safe='/:@')}/json")
         answer = connection.getresponse()

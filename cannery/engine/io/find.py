@@ -1,31 +1,39 @@
 """The Docker engine that the user's settings reach.
 
-`find_engine` decides once; everything after works with the frozen `Engine` it gives. The engine is called exactly as
-the user's own docker commands would call it; its images, settings and current builder are never changed.
+`find_engine` decides once; everything after works with the frozen `Engine` it gives. Docker's own command resolves
+DOCKER_HOST, contexts, TLS and ssh, and reports what answers there; images, settings and the current builder of an
+engine are never changed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cannery.engine.io.endpoint import INSTALL, resolve_endpoint
-from cannery.engine.io.probe import Endpoint, Server, UnreachableError, numbers, probe
 from cannery.errors import CanneryError, UnableError, UsageError
-from cannery.util.io.process import run
+from cannery.util.io.process import CommandError, run
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import docker
 
-MIN_API_BUILDKIT = (1, 39)  # Docker 18.09, the first with BuildKit
-MIN_API = (1, 42)  # Docker 23: the first whose BuildKit knows COPY --link
+DEFAULT_SOCKET = "/var/run/docker.sock"
+MIN_DOCKER = (23,)  # the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
+INSTALL = "install Docker Engine 23 or newer with its buildx plugin (0.13 or newer)"
 WITHOUT = f"{INSTALL}; in a checkout, `make engine-start` starts one without installing it"
+# Seconds for the engine to answer: over ssh, or in the middle of a build, it takes some.
+ANSWERS = 15.0
+# Docker's words where nothing listens, by its version.
+_NOBODY = ("cannot connect to the docker daemon", "failed to connect to the docker api")
+# Security options of `docker info`.
+_USER_MAPS = {"name=rootless": "rootless", "name=userns": "userns-remap"}
 
 
 class NoEngineError(UnableError):
@@ -38,20 +46,19 @@ class Engine:
 
     `host` is its DOCKER_HOST, `docker` the client's program, `builder` buildx's name for the engine's own builder,
     `arch` as Docker names it (amd64), `data_root` a folder of this host, or None when the engine stores elsewhere,
-    `cert_path` the TLS folder, `user_map` as of `Server`, `origin` what names it: a setting, or the default socket.
+    `cert_path` the folder of ca.pem, cert.pem and key.pem for TLS. `user_map` is "rootless" or "userns-remap" where
+    users of its containers are not those of the host, else "".
     """
 
     host: str
     docker: Path
     server_version: str
-    api_version: str
     arch: str
     data_root: Path | None
     storage_driver: str = ""
     builder: str = "default"
     cert_path: Path | None = None
     user_map: str = ""
-    origin: str = ""
 
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
@@ -73,42 +80,52 @@ class Engine:
         return (str(self.docker), "buildx", "--builder", builder or self.builder, *args)
 
 
+@dataclass(frozen=True)
+class _Endpoint:
+    """Where docker's commands go. `origin` is what the user set, for messages, "" for the default socket."""
+
+    host: str
+    origin: str = ""
+    cert_path: Path | None = None
+    builder: str = "default"
+
+
 def find_engine(env: Mapping[str, str]) -> Engine:
     """Return the engine that DOCKER_HOST, the docker context or the default socket reaches.
 
     Raises `NoEngineError` where no setting names an engine and none listens, `UnableError` where a named one does not
     answer (another is never used silently) and where one has no BuildKit or buildx.
     """
-    client = _docker_client_program(env)
-    endpoint = resolve_endpoint(env, client)
-    try:
-        server = probe(endpoint, env, client)
-    except UnreachableError as error:
-        if endpoint.chosen or not error.absent:
-            raise _unreachable(endpoint, error) from error
-        raise NoEngineError("no Docker engine is running", hint=WITHOUT) from error
-    _require_buildkit(server, endpoint)
-    if client is None:
-        raise UnableError(
-            f"{endpoint.origin} answers (Docker {server.version}), but this host has no docker client",
-            hint="install docker-cli and docker-buildx (their names on Debian)",
-        )
-    _require_buildx(client, env, endpoint)
-    root = Path(server.data_root) if server.data_root else None
-    local = endpoint.host.startswith("unix://") and root is not None and root.is_dir()
+    found = shutil.which("docker", path=env.get("PATH", os.defpath))
+    if found is None:
+        raise _without_client(env)
+    client = Path(found)
+    info, silent = _info(client, env)
+    context = (info.get("ClientInfo") or {}).get("Context") or env.get("DOCKER_CONTEXT") or "default"
+    endpoint = _endpoint(client, env, str(context))
+    if silent:
+        raise _unreachable(endpoint, silent)
+    _require_buildkit(info, endpoint)
+    _require_buildx(info, endpoint, client)
+    root = Path(str(info.get("DockerRootDir") or "/nowhere"))
+    options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
+    machine = str(info.get("Architecture"))
     return Engine(
         host=endpoint.host,
         docker=client,
-        server_version=server.version,
-        api_version=server.api_version,
-        arch=server.arch,
-        data_root=root if local else None,
-        storage_driver=server.storage_driver,
+        server_version=str(info["ServerVersion"]),
+        arch=next((str(arch) for arch in Arch if arch.machine == machine), machine),
+        data_root=root if endpoint.host.startswith("unix://") and root.is_dir() else None,
+        storage_driver=str(info.get("Driver") or ""),
         builder=endpoint.builder,
         cert_path=endpoint.cert_path,
-        user_map=server.user_map,
-        origin=endpoint.origin,
+        user_map=next((word for name, word in _USER_MAPS.items() if name in options), ""),
     )
+
+
+def docker_config(env: Mapping[str, str]) -> Path:
+    """Return the folder of docker's own settings."""
+    return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or "~") / ".docker").expanduser()
 
 
 def docker_client(engine: Engine) -> docker.DockerClient:
@@ -152,51 +169,92 @@ def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:
         )
 
 
-def free_disk(engine: Engine) -> int | None:
-    """Free bytes where the engine stores images, or None when that is not on this host."""
-    return None if engine.data_root is None else shutil.disk_usage(engine.data_root).free
+def numbers(version: str) -> tuple[int, ...]:
+    """Leading numbers of a version: `26.1.5+dfsg1` → (26, 1, 5)."""
+    found = []
+    for part in version.lstrip("v").replace("+", ".").replace("-", ".").split("."):
+        if not part.isdigit():
+            break
+        found.append(int(part))
+    return tuple(found)
 
 
-def _docker_client_program(env: Mapping[str, str]) -> Path | None:
-    found = shutil.which("docker", path=env.get("PATH", os.defpath))
-    return Path(found) if found else None
+def _without_client(env: Mapping[str, str]) -> UnableError:
+    """Return the error of a host without docker's command, whether an engine runs or not."""
+    named = next((f"{name}={env[name]}" for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if env.get(name)), "")
+    if not named and not Path(DEFAULT_SOCKET).exists():
+        return NoEngineError("no Docker engine is running", hint=WITHOUT)
+    what = "this host has no docker client, which reaches the engine"
+    return UnableError(what, where=named or DEFAULT_SOCKET, hint=f"{INSTALL} (Debian: docker-cli and docker-buildx)")
 
 
-def _unreachable(endpoint: Endpoint, error: UnreachableError) -> UnableError:
-    if error.denied:
+def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return what `docker info` shows, and "" or why no engine answers."""
+    try:
+        done = run((client, "info", "--format", "{{json .}}"), env=env, timeout=ANSWERS, check=False)
+    except CommandError:
+        return {}, f"no answer within {ANSWERS:g} s"
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        found = None
+    info: dict[str, Any] = found if isinstance(found, dict) else {}
+    if info.get("ServerVersion") or "host" in info:
+        return info, ""
+    lines = info.get("ServerErrors") or done.stderr.strip().splitlines() or ["no reason given"]
+    return info, str(lines[-1]).strip()
+
+
+def _endpoint(client: Path, env: Mapping[str, str], context: str) -> _Endpoint:
+    """Return where docker's commands go: DOCKER_HOST, else the context, else the default socket."""
+    if host := env.get("DOCKER_HOST", ""):
+        folder = Path(env.get("DOCKER_CERT_PATH") or docker_config(env)) if env.get("DOCKER_TLS_VERIFY") else None
+        return _Endpoint(host, f"DOCKER_HOST={host}", folder)
+    if context == "default":
+        return _Endpoint(f"unix://{DEFAULT_SOCKET}")
+    try:
+        about = json.loads(run((client, "context", "inspect", context), env=env, timeout=ANSWERS).stdout)[0]
+        host = str(about["Endpoints"]["docker"]["Host"])
+        tls = Path(about["Storage"]["TLSPath"]) / "docker" if about.get("TLSMaterial") else None
+    except (CanneryError, ValueError, LookupError, TypeError) as error:
+        what = f"the docker context {context} cannot be read: {error}"
+        raise UnableError(what, hint="see `docker context ls`, or unset it") from error
+    return _Endpoint(host, f"docker context {context} ({host})", tls, builder=context)
+
+
+def _unreachable(endpoint: _Endpoint, reason: str) -> UnableError:
+    if not endpoint.origin and reason.lower().startswith(_NOBODY) and "permission denied" not in reason:
+        return NoEngineError("no Docker engine is running", hint=WITHOUT)
+    if "permission denied" in reason:
         hint = "join the group docker (`sudo usermod -aG docker $USER`, then log in again), or run as root"
-    elif endpoint.chosen:
+    elif endpoint.origin:
         hint = "start that engine, or unset the setting"
     else:
         hint = "restart the Docker engine of this host (its socket is there, but it does not answer as Docker does)"
-    return UnableError(f"no Docker engine is running: {error}", where=endpoint.origin, hint=hint)
+    return UnableError(f"no Docker engine is running: {reason}", where=endpoint.origin or endpoint.host, hint=hint)
 
 
-def _require_buildkit(server: Server, endpoint: Endpoint) -> None:
-    if server.podman:
+def _require_buildkit(info: Mapping[str, Any], endpoint: _Endpoint) -> None:
+    where, version = endpoint.origin or endpoint.host, str(info.get("ServerVersion", ""))
+    # `podman info` has another shape; the API that Podman has for docker's command names its own folder.
+    if "host" in info or str(info.get("DockerRootDir")).endswith("containers/storage"):
         raise UnableError(
-            f"Podman {server.version} answers there; it has no BuildKit", where=endpoint.origin, hint=INSTALL
+            f"Podman {version} answers there; it has no BuildKit".replace("  ", " "), where=where, hint=INSTALL
         )
-    if server.api < MIN_API_BUILDKIT:
-        raise UnableError(f"Docker {server.version} has no BuildKit", where=endpoint.origin, hint=INSTALL)
-    if server.api < MIN_API:
-        raise UnableError(
-            f"Docker {server.version} is too old: its BuildKit does not know COPY --link",
-            where=endpoint.origin,
-            hint=INSTALL,
-        )
+    if numbers(version) < MIN_DOCKER:
+        what = f"Docker {version} is too old: its BuildKit does not know COPY --link"
+        raise UnableError(what, where=where, hint=INSTALL)
 
 
-def _require_buildx(client: Path, env: Mapping[str, str], endpoint: Endpoint) -> None:
-    try:
-        words = run((client, "buildx", "version"), env=env, timeout=10).stdout.split()
-    except CanneryError as error:
+def _require_buildx(info: Mapping[str, Any], endpoint: _Endpoint, client: Path) -> None:
+    plugins = (info.get("ClientInfo") or {}).get("Plugins") or ()
+    version = next((str(one.get("Version", "")) for one in plugins if one.get("Name") == "buildx"), None)
+    if version is None:
         raise UnableError(
-            f"{endpoint.origin} answers, but the docker client has no buildx plugin",
+            f"{endpoint.origin or endpoint.host} answers, but the docker client has no buildx plugin",
             where=str(client),
             hint="install docker-buildx (Debian, Ubuntu) or docker-buildx-plugin (Docker's packages)",
-        ) from error
-    version = words[1] if len(words) > 1 else ""
+        )
     if numbers(version)[:2] < MIN_BUILDX:
         wanted = ".".join(map(str, MIN_BUILDX))
         raise UnableError(

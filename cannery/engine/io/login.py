@@ -6,8 +6,9 @@ import base64
 import json
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cannery.engine.io.find import docker_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +43,7 @@ def read_login(registry: str, env: Mapping[str, str]) -> Login:
 
     A file or helper that does not work is only a fault: an image that anyone may read needs neither.
     """
-    folder = Path(env["DOCKER_CONFIG"]) if env.get("DOCKER_CONFIG") else Path(env.get("HOME") or "~") / ".docker"
-    file = folder.expanduser() / "config.json"
+    file = docker_config(env) / "config.json"
     if not file.is_file():
         return Login()
     from docker.auth import AuthConfig  # noqa: PLC0415 - 0.2 s that a host without a login does not pay for
