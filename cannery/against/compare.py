@@ -1,32 +1,209 @@
-"""What differs between an image and a profile, the heaviest first, and how near the image is to each of several."""
+"""An image against itself and against a profile: what does not fit or differs, the heaviest first, and the report.
+
+An image is against itself where packages of it are not made for each other, by the table and by their own metadata.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from packaging.requirements import InvalidRequirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cannery.against.expected import TOOLKIT_HOME
-from cannery.against.fit import Difference, Kind, misfits
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.recipe.environment import ATB_HOME, BUILD
-from cannery.recipe.select import TORCH, TORCH_NPU
+from cannery.catalog.versions import live, marker_environment, without_build
+from cannery.compat.table import holds, phrase
+from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
+from cannery.recipe.recipe import is_left_out, package_of
+from cannery.recipe.select import TORCH, TORCH_NPU, rows_for
+from cannery.vocab import Arch, BaseKind, Install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cannery.against.expected import Expected
-    from cannery.against.image import Image
+    from cannery.against.image import Distribution, Image
+    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.compatibility import Compatibility
+    from cannery.lock.lock import Lock
+    from cannery.recipe.recipe import Recipe
 
+TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 CORE = frozenset({TORCH, TORCH_NPU})
 # Local parts of a version that name a build for other hardware; any other (cpu, empty, a commit) is the same package.
 ACCELERATOR = re.compile(r"(cu\d+|rocm|xpu)")
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
 NOT_IN_ENV = "docker exec and Kubernetes read no .bashrc and no set_env.sh"
-SHOWN = 8
+NAMED = 8
+# Lines of one kind, and further packages, that are printed.
+SHOWN = 15
+EXTRAS_SHOWN = 12
+HEADER = ("profile", "packages", "CANN", "Python")
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an image of `recipe` holds.
+
+    `packages` are the versions of the lock and of sources, by normalised name; `named` are those that the profile
+    names; `env` has the variables that the profile, its components and CANN's place decide; `parts` are CANN's parts;
+    `engines` the packages, of any profile, that are built from a repository (vllm, sglang ...): they characterise it.
+    """
+
+    recipe: Recipe
+    packages: Mapping[str, str]
+    named: frozenset[str]
+    env: Mapping[str, str]
+    parts: frozenset[str]
+    engines: frozenset[str]
+    table: Compatibility
+
+    @property
+    def name(self) -> str:
+        """The profile's name."""
+        return self.recipe.name
+
+    @property
+    def cann(self) -> str:
+        """The CANN of the target, without a build number."""
+        return without_build(self.recipe.target.cann)
+
+    @property
+    def is_standin(self) -> bool:
+        """Whether the base is the stand-in, whose OS is not the target's."""
+        return self.recipe.base.kind is BaseKind.STANDIN
+
+
+def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
+    """Return what an image of `recipe` with the packages of `lock` holds."""
+    # A tree on PYTHONPATH has no metadata: an image does not show it.
+    seen = [one for one in recipe.sources if one.version and one.component.install is not Install.TREE]
+    built = {one.package: one.version or "" for one in seen if not is_left_out(recipe, one)}
+    sources = {one.package for one in recipe.sources}
+    locked = {package.name: package.version for package in lock.packages if package.name not in sources}
+    return Expected(
+        recipe=recipe,
+        packages={**locked, **built},
+        named=frozenset([*(one.package for one in recipe.wheels), *built]),
+        env=_own_environment(recipe),
+        parts=frozenset(file.name for file in recipe.base.line.version_files),
+        engines=frozenset(package_of(name, one) for name, one in catalog.sources.items() if one.hosts),
+        table=catalog.compatibility,
+    )
+
+
+def _own_environment(recipe: Recipe) -> dict[str, str]:
+    line, tag, target = recipe.base.line, recipe.base.found, recipe.target
+    base = expand_env(line, target, tag) if tag is not None and target.os in line.env else {"PATH": DEFAULT_PATH}
+    own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
+    env = image_environment(recipe, base)
+    return {name: env[name] for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in env}
+
+
+class Kind(StrEnum):
+    """Kinds of differences, the heaviest first. A `NOTE` does not make an image differ from a profile."""
+
+    UNFIT = "does not fit together"
+    BREAKS = "breaks first"
+    MISSING = "missing"
+    VERSION = "version"
+    ENVIRONMENT = "environment"
+    NOTE = "note"
+
+    @property
+    def matters(self) -> bool:
+        """Whether an image with such a difference is another one than the profile's."""
+        return self is not Kind.NOTE
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference: its subject, what is wanted ("" for nothing), what was found, and more about it."""
+
+    kind: Kind
+    subject: str
+    wanted: str
+    found: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        found = self.found or "not there"
+        text = f"{found}, wanted: {self.wanted}" if self.wanted else found
+        return f"{self.subject}: {text}" + (f" ({self.note})" if self.note else "")
+
+
+def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Iterator[Difference]:
+    """Give what does not fit in an image, once a pair: what the table finds first, and of that torch_npu first.
+
+    A pair is none of which both are `settled`: the profile has them beside each other.
+    """
+    packages = sorted(image.packages.values(), key=lambda one: one.name)
+    first = sorted(packages, key=lambda one: one.name != TORCH_NPU)
+    found = [
+        *((one, *misfit) for one in first for misfit in _by_table(one, image, table)),
+        *((one, *misfit, "its own metadata") for one in packages for misfit in _by_metadata(one, image)),
+    ]
+    known = set[tuple[str, str]]()
+    for one, key, wanted, source in found:
+        if (one.name, key) not in known and not {one.name, key} <= {*settled}:
+            known.add((one.name, key))
+            # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
+            kind, have = Kind.NOTE if key == CANN else Kind.UNFIT, phrase(key, _versions(image)[key])
+            yield Difference(kind, f"{one.name} {one.version}", phrase(key, wanted), have, source)
+
+
+def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator[tuple[str, str, str]]:
+    """Give (key, what is wanted, source) that no row of a release holds; several rows are sets to choose from."""
+    if not _is_version(one.version):
+        return
+    here = _versions(image)
+    rows = rows_for(table, one.name, one.version)
+    for key in sorted({key for row in rows for key in row.fits if here.get(key)}):
+        saying = [row for row in rows if key in row.fits]
+        if not any(holds(key, row.fits[key], here[key]) for row in saying):
+            wanted = " or ".join(dict.fromkeys(row.fits[key] for row in saying))
+            yield key, wanted, str(table.sources[saying[0].source])
+    torch = here.get(TORCH, "")
+    if one.name == TORCH_NPU and not rows and torch:
+        wanted = Version(one.version).base_version
+        if Version(torch).base_version != wanted:
+            yield TORCH, wanted, "torch_npu X.Y.Z is an extension of torch X.Y.Z"
+
+
+def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
+    """Give (name, range) of requirements that other packages of the image do not meet; a missing one is none here."""
+    environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
+    here = _versions(image)
+    for text in one.requires:
+        with suppress(InvalidRequirement):
+            for wanted in live([text], environment):
+                name = canonicalize_name(wanted.name)
+                if (
+                    name in image.packages
+                    and name in here
+                    and not wanted.specifier.contains(here[name], prereleases=True)
+                ):
+                    yield name, str(wanted.specifier)
+
+
+def _versions(image: Image) -> Mapping[str, str]:
+    packages = {name: one.version for name, one in image.packages.items() if _is_version(one.version)}
+    return {**packages, CANN: image.toolkit, PYTHON: image.python}
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -137,8 +314,8 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
     for denied in expected.table.denied(have):  # whether a wheel of the index or a source was built, no image shows
         found = [name for name in sorted(have) if fnmatchcase(name, denied.pattern) and name not in expected.packages]
         if found:
-            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-            yield Difference(Kind.BREAKS, denied.pattern, "none", ", ".join(found[:SHOWN]) + more, denied.reason)
+            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            yield Difference(Kind.BREAKS, denied.pattern, "none", ", ".join(found[:NAMED]) + more, denied.reason)
 
 
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
@@ -154,3 +331,62 @@ def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
         elif found != wanted and not (name == TOOLKIT_HOME and found):  # another CANN there is reported already
             note = "" if found else NOT_IN_ENV if name in {TOOLKIT_HOME, ATB_HOME} else "not in ENV"
             yield Difference(Kind.ENVIRONMENT, name, wanted, found, note)
+
+
+def report_lines(
+    reference: str, comparisons: Sequence[Comparison], skipped: Mapping[str, str], *, every: bool = False
+) -> Iterator[str]:
+    """Yield the report as lines: `comparisons`, the nearest first, and `skipped` profiles with the reasons.
+
+    Long lists are folded unless `every`.
+    """
+    best, image = comparisons[0], comparisons[0].image
+    python = f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else "")
+    parts = (image.config.arch, image.os or "no known OS", python, f"CANN {image.toolkit or NONE}")
+    yield f"{reference}: {', '.join(parts)}, {len(image.packages)} packages"
+    if image.manifest is not None:
+        yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
+    yield from _differences([one for one in best.differences if one.kind is Kind.UNFIT], every=every)
+    yield from _table([HEADER, *map(_row, comparisons)])
+    for name, reason in skipped.items():
+        yield f"{name}: not compared: {reason}"
+    yield from _differences([one for one in best.differences if one.kind is not Kind.UNFIT], every=every)
+    if best.extras:
+        listed = ", ".join(_folded(best.extras, EXTRAS_SHOWN, every=every))
+        yield f"not in the profile: {len(best.extras)} packages: {listed}"
+    whose = f"profile {best.expected.name}" if len(comparisons) == 1 else f"the nearest profile is {best.expected.name}"
+    count = sum(one.kind.matters for one in best.differences)
+    yield f"{whose}: " + (f"differences that matter: {count}" if count else "equal in all that matters")
+
+
+def _differences(differences: Sequence[Difference], *, every: bool) -> Iterator[str]:
+    for kind, group in groupby(differences, key=lambda one: one.kind):
+        yield f"{kind}:"
+        yield from (f"  {line}" for line in _folded([str(one) for one in group], SHOWN, every=every))
+
+
+def _folded(words: Sequence[str], most: int, *, every: bool) -> Iterator[str]:
+    yield from words if every else words[:most]
+    if len(words) > most and not every:
+        yield f"… and {len(words) - most} more (--all)"
+
+
+def _row(one: Comparison) -> tuple[str, ...]:
+    target, image = one.expected.recipe.target, one.image
+    packages = f"{len(one.equal)} of {len(one.expected.packages)}"
+    return (
+        one.expected.name,
+        packages,
+        _pair(image.toolkit, one.expected.cann),
+        _pair(image.python, target.python),
+    )
+
+
+def _pair(found: str, wanted: str) -> str:
+    return f"{wanted}, equal" if found == wanted else f"{wanted}, not {found or NONE}"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

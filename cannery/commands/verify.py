@@ -6,11 +6,9 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.against.compare import compare, nearest
-from cannery.against.expected import expected
+from cannery.against.compare import compare, expected, nearest, report_lines
 from cannery.against.image import read_facts, version_files
 from cannery.against.io.read import read_config, read_image
-from cannery.against.report import report_lines, report_value
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands import options_of
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (
     *("image", "level", "require_npu", "verify_again", "pin", "sources", "as_documented", "force"),
-    *("src", "patches", "git_mirror", "wheelhouse", "record"),
+    *("src", "patches", "git_mirror", "wheelhouse", "record", "json"),
 )
 TARGET = ("cann", "chip", "os", "python", "base")
 BASE_LABEL = "org.cannery.base.kind"
@@ -145,11 +143,7 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     seen = read_image(place, config, version_files(catalog.bases))
     image = read_facts(config, seen, catalog.bases)
     found, skipped = _comparisons(context, catalog, image, arguments, arch)
-    if context.is_json:
-        value = report_value(arguments.against, found, skipped)
-        print(json.dumps(value, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(report_lines(arguments.against, found, skipped)))
+    print("\n".join(report_lines(arguments.against, found, skipped, every=arguments.all)))
     return ExitCode.DONE if found[0].is_equal else ExitCode.VERIFY_FAILED
 
 
