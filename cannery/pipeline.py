@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from cannery.errors import CanneryError
     from cannery.host.io.place import ImagePlace
     from cannery.lock.io.bound import NoFileError
-    from cannery.lock.io.resolve import Attempt
-    from cannery.lock.io.uv import Job, UnsolvedError
+    from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.lock.lock import Lock
     from cannery.patches.io.patching import PatchInputs
     from cannery.plan import Plan
@@ -193,7 +192,7 @@ def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -
     """Return `lock` with hashes that it is missing. Raises `FindingsError` where they are needed and not known."""
     if lock.complete:
         return lock
-    from cannery.lock.io.complete import incomplete_error, with_found_files, with_kept_files
+    from cannery.lock.io.store import incomplete_error, with_found_files, with_kept_files
 
     found = with_kept_files(lock, catalog, context.cache) if hashes is not Hashes.LOCKED else lock
     if hashes in {Hashes.WANTED, Hashes.NEEDED}:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cannery.commands import hashes_of, options_of
 from cannery.compat.findings import errors, in_order, warning
 from cannery.errors import ExitCode
-from cannery.lock.files import missing_packages, published_at
 from cannery.lock.io.store import bind
+from cannery.lock.lock import missing_packages, published_at
 from cannery.pipeline import Hashes, cannot_words, checked, lock_store, patched, planned, rendered, rendered_held
 from cannery.plan.make import plan_epoch
 from cannery.plan.sources import unpatched_words

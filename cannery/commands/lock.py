@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from cannery.commands import options_of
-from cannery.errors import CanneryError, ExitCode
-from cannery.lock.files import with_known_files
+from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import Asked
-from cannery.lock.io.resolve_all import raise_failures, run_jobs
 from cannery.lock.io.store import bind, lock_path, lock_target, present_lock, resolve_lock, write_lock
+from cannery.lock.lock import with_known_files
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
+from cannery.util.io.process import signals_held
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.lock.io.store import LockStore
-    from cannery.lock.lock import Lock, LockRequest
+    from cannery.lock.lock import Lock
+    from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Options, Recipe
+
+T = TypeVar("T")
+# Resolutions at once: each is a process of uv's that mostly waits for an index, so threads are enough.
+WORKERS = 4
+# Seconds between two looks at whether those that were interrupted have ended.
+TICK = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,21 +73,60 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     resolve = partial(resolve_lock, store, catalog, asked=Asked())
     jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
     made = 0  # those of profiles, which were asked for
-    with closing(run_jobs(jobs)) as results:
-        for one, result in zip(wanted, results, strict=True):
+    with begun(jobs) as futures:
+        for one, future in zip(wanted, futures, strict=True):
             try:
-                _print_made(store, one, *_written(store, one, result))
+                _print_made(store, one, *_written(store, one, future.result()))
                 made += one.recipe is not None
             except CanneryError as error:
                 failures.append(error)
-    raise_failures(failures, made + len(failures))
+    _raise_failures(failures, made + len(failures))
     return ExitCode.DONE
 
 
-def _written(store: LockStore, wanted: Wanted, result: Lock | CanneryError) -> tuple[Lock, bool]:
-    """Write the lock; return it and whether its file changed. Raises the error that there is in its place."""
-    if isinstance(result, CanneryError):
-        raise result
+@contextmanager
+def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
+    """Begin `jobs`, a few at a time, and yield what will come of them, in their order.
+
+    An interrupt begins no further one, ends the processes of those that run, and waits for them.
+    """
+    pool = ThreadPoolExecutor(WORKERS)
+    futures = [pool.submit(job) for job in jobs]
+    try:
+        yield futures
+    except BaseException:
+        with signals_held():
+            pool.shutdown(wait=False, cancel_futures=True)
+            while any(future.running() for future in futures):
+                _end_children()  # again and again: one that asked an index may start the next
+                time.sleep(TICK)
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _end_children() -> None:
+    """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not."""
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            for child in listing.read_text(encoding="ascii").split():
+                os.kill(int(child), signal.SIGTERM)
+
+
+def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
+    """Raise one error for all `failures` of `count` locks, with the worst exit code; nothing without failures."""
+    if not failures:
+        return
+    worst = max(failures, key=lambda failure: failure.code)
+    if len(failures) == 1 and count == 1:
+        raise worst
+    kinds = {kind.code: kind for kind in (UsageError, FindingsError, UnableError, NetworkError)}
+    texts = "\n".join(dict.fromkeys(str(failure) for failure in failures))  # a full disk is reported once
+    raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")
+
+
+def _written(store: LockStore, wanted: Wanted, result: Lock) -> tuple[Lock, bool]:
+    """Write the lock; return it and whether its file changed."""
     if not wanted.standard:
         return result, write_lock(store, wanted.path, result)
     made = with_known_files(result, present_lock(store, lock_path(store, wanted.request)))

@@ -14,7 +14,7 @@ from cannery.catalog.versions import live, marker_environment, package_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cannery.lock.lock import LockRequest
+    from cannery.lock.request import LockRequest
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from cannery.recipe.select import parse_pin
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cannery.lock.lock import LockRequest
+    from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Chosen, Recipe
 
 # How many who ask, ranges and names a message shows.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.explain.conflict import Conflict, Item
-    from cannery.lock.lock import LockRequest
+    from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
 
 # Candidates in all, and of those the sets of the table for this CANN: each is a resolution.

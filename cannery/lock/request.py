@@ -7,14 +7,16 @@ refuses a file that is not the lock's.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.versions import live, marker_environment, package_name, parsed_requirement, parsed_version
-from cannery.lock.files import wheel_rank
-from cannery.lock.lock import KnownRelease, LockRequest, file_problem
+from cannery.lock.lock import file_problem, wheel_rank
 from cannery.recipe.recipe import STANDIN
 from cannery.recipe.select import parse_pin
 from cannery.vocab import DEFAULT_INDEX
@@ -34,6 +36,53 @@ TOOLS_PROFILE = "_tools"
 # What a lock has of a source, in words.
 _WORDS = {"": "nothing, since it comes from git", "sdist": "its source distribution", "wheel": "its wheel"}
 CHANGED = "the profile, its components or its base have changed since the lock was made"
+
+
+@dataclass(frozen=True)
+class KnownRelease:
+    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons).
+
+    `file` of a source: what the lock has of it. "" is a commit, which is no package of the lock.
+    """
+
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    requires_python: str = ""
+    file: Literal["", "sdist", "wheel"] = ""
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """What is asked of the resolver for one (profile, Python, arch). Everything that may change the answer is in it.
+
+    `requirements`, `constraints` and `overrides` are PEP 508 texts; `excludes` are names that must not come in;
+    `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
+    `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
+    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` are
+    built: what they are known to ask for counts, and those that come from git are no packages of the lock. `variant`
+    is part of the lock's file name: another set for the same target, as a stand-in with substitutes has it.
+    """
+
+    profile: str
+    python: str
+    arch: Arch
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...]
+    overrides: tuple[str, ...]
+    excludes: tuple[str, ...]
+    exclude_newer: str
+    bindings: tuple[tuple[str, str], ...]
+    stand_ins: tuple[KnownRelease, ...]
+    sources: tuple[KnownRelease, ...] = ()
+    package_dates: tuple[tuple[str, str], ...] = ()
+    variant: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Hex SHA-256 of the request: a lock made from another one is stale."""
+        asked = {key: value for key, value in asdict(self).items() if key != "variant"}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def lock_request(recipe: Recipe) -> LockRequest:

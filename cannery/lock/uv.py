@@ -26,7 +26,7 @@ from cannery.util.trouble import reason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cannery.lock.lock import LockRequest
+    from cannery.lock.request import LockRequest
 
 
 # The name that uv knows the profile's requirements by; no distribution has it.

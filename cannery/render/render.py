@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from cannery.lock.files import uv_platform
+from cannery.lock.lock import uv_platform
 from cannery.plan import LayerKind
 from cannery.plan.make import package_family
 from cannery.plan.manifest import MANIFEST_PATH, labels, manifest_text, overlay_files

@@ -18,10 +18,8 @@ from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.io.explain import explained, near_sets
 from cannery.explain.nearest import Candidate
 from cannery.lock.io.indexes import Asked
-from cannery.lock.io.resolve import resolve
-from cannery.lock.io.uv import Job
-from cannery.lock.lock import KnownRelease, LockRequest
-from cannery.lock.request import lock_request
+from cannery.lock.io.resolve import Job, resolve
+from cannery.lock.request import KnownRelease, LockRequest, lock_request
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 

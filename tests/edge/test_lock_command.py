@@ -18,8 +18,8 @@ from stub_index import StubIndex, make_wheel
 from cannery import cli, pipeline
 from cannery.commands import lock as locking
 from cannery.compat.findings import Finding
-from cannery.errors import CanneryError, ExitCode, FindingsError
-from cannery.lock.io.resolve_all import WORKERS, run_jobs
+from cannery.errors import ExitCode
+from cannery.util.io import process
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -36,25 +36,6 @@ def small(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 # Several at a time
 
 
-def test_results_come_in_the_order_of_the_jobs_whoever_is_first() -> None:
-    second_is_done = threading.Event()
-
-    def first() -> str:
-        assert second_is_done.wait(10)
-        return "first"
-
-    def second() -> str:
-        second_is_done.set()
-        return "second"
-
-    def failing() -> str:
-        raise FindingsError("no set")
-
-    found = list(run_jobs([first, second, failing, lambda: "last"]))
-    assert [str(result) for result in found] == ["first", "second", "no set", "last"]
-    assert isinstance(found[2], CanneryError)
-
-
 def test_no_more_than_a_few_run_at_once() -> None:
     running: list[int] = []
     most: list[int] = []
@@ -65,24 +46,28 @@ def test_no_more_than_a_few_run_at_once() -> None:
         time.sleep(0.02)
         running.pop()
 
-    assert list(run_jobs([job] * 12)) == [None] * 12
-    assert 1 < max(most) <= WORKERS
+    with locking.begun([job] * 12) as futures:
+        assert [future.result() for future in futures] == [None] * 12
+    assert 1 < max(most) <= locking.WORKERS
 
 
-def test_an_interrupt_starts_nothing_more_and_leaves_no_thread() -> None:
+def test_an_interrupt_starts_nothing_more_and_leaves_no_thread_and_no_process() -> None:
     started: list[int] = []
 
     def job() -> None:
         started.append(1)
-        time.sleep(0.05)
+        process.run(("sleep", "60"), check=False)
 
-    before = threading.active_count()
-    results = run_jobs([job] * 40)
-    next(results)
-    with pytest.raises(KeyboardInterrupt):
-        results.throw(KeyboardInterrupt)
-    assert len(started) <= 2 * WORKERS
+    def interrupt() -> None:
+        time.sleep(0.3)
+        raise KeyboardInterrupt
+
+    before, start = threading.active_count(), time.monotonic()
+    with pytest.raises(KeyboardInterrupt), locking.begun([job] * 40):
+        interrupt()
+    assert len(started) <= 2 * locking.WORKERS
     assert threading.active_count() == before
+    assert time.monotonic() - start < 30
 
 
 def test_every_lock_is_made_and_a_line_each_is_printed_in_order(small: Small) -> None:
@@ -201,7 +186,7 @@ def test_a_cache_without_room_is_exit_4_with_a_reason(small: Small, monkeypatch:
     def full(*_args: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("cannery.lock.io.uv.write_atomic", full)
+    monkeypatch.setattr("cannery.lock.io.resolve.write_atomic", full)
     done = small("lock", "stack")
     assert done.code == ExitCode.UNABLE
     assert "/cache: cannot be written: no space left on device\n  → free some disk space" in done.err

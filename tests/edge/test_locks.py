@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cannery.lock.lock import Lock, LockedPackage, LockRequest
+    from cannery.lock.lock import Lock, LockedPackage
+    from cannery.lock.request import LockRequest
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from cannery.catalog.addresses import Index
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
 from cannery.explain.io.explain import explained
 from cannery.lock.io.indexes import Answer, Asked, Listed, Place
-from cannery.lock.io.resolve import Resolver, _shared, resolve
-from cannery.lock.io.uv import Job
+from cannery.lock.io.resolve import Job, Resolver, _shared, resolve
 from cannery.lock.io.wheelhouse import fetch
-from cannery.lock.lock import KnownRelease, Lock, LockRequest, format_lock, parse_lock
+from cannery.lock.lock import Lock, format_lock, parse_lock
+from cannery.lock.request import KnownRelease, LockRequest
 from cannery.lock.uv import settings_text
 from cannery.util.io.pip_settings import Downloads, PipSettings
 from cannery.util.trouble import State

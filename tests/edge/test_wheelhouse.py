@@ -20,7 +20,7 @@ from stub_index import StubIndex, make_wheel
 
 from cannery.catalog.addresses import Index
 from cannery.errors import FindingsError, NetworkError, UnableError
-from cannery.lock.io import download
+from cannery.lock.io import wheelhouse as download
 from cannery.lock.io.wheelhouse import fetch
 from cannery.lock.io.wheels import missing_bytes, store_path
 from cannery.lock.lock import LockedPackage

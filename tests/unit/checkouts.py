@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cannery.catalog.io.read import load_catalog
-from cannery.lock.lock import Lock, LockedPackage, LockRequest, format_lock
-from cannery.lock.request import lock_request, tools_request
+from cannery.lock.lock import Lock, LockedPackage, format_lock
+from cannery.lock.request import LockRequest, lock_request, tools_request
 from cannery.recipe.recipe import Options, with_arch
 from cannery.recipe.select import select
 from cannery.vocab import Arch

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cannery.errors import UsageError
-from cannery.lock.files import wheel_rank
-from cannery.lock.lock import Lock, LockedPackage, LockRequest, format_lock, parse_lock
-from cannery.lock.request import lock_problems
+from cannery.lock.lock import Lock, LockedPackage, format_lock, parse_lock, wheel_rank
+from cannery.lock.request import LockRequest, lock_problems
 from cannery.vocab import Arch
 
 INDEXES = {"cpu", "other"}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from cannery.errors import CanneryError, UsageError
-from cannery.lock.files import best_wheel
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, LockRequest, chain, format_lock, parse_lock
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, best_wheel, chain, format_lock, parse_lock
+from cannery.lock.request import LockRequest
 from cannery.vocab import Arch
 
 SHA = "0123456789abcdef" * 4

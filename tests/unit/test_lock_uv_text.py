@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from cannery.lock.lock import KnownRelease, LockRequest
+from cannery.lock.request import KnownRelease, LockRequest
 from cannery.lock.uv import UvIndex, exact_pin, explain, parse_pylock, parse_via, project_text, settings_text
 from cannery.vocab import Arch
 

@@ -10,8 +10,7 @@ from packaging.version import Version
 
 from cannery.catalog.component import parse_component
 from cannery.compat.stock import Stock, bounds_of
-from cannery.lock.files import with_known_files
-from cannery.lock.lock import Lock, LockedPackage
+from cannery.lock.lock import Lock, LockedPackage, with_known_files
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select

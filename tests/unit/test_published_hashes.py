@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from cannery.catalog.addresses import Published
 from cannery.catalog.errors import CatalogError
 from cannery.catalog.io.read import load_catalog
-from cannery.lock.files import with_published
-from cannery.lock.lock import Lock, LockedPackage, format_lock, parse_lock
+from cannery.lock.lock import Lock, LockedPackage, format_lock, parse_lock, with_published
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from cannery.explain.conflict import (
     what_can_move,
     who_asks,
 )
-from cannery.lock.lock import KnownRelease, LockRequest
-from cannery.lock.request import lock_request
+from cannery.lock.request import KnownRelease, LockRequest, lock_request
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
 

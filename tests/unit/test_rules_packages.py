@@ -14,7 +14,7 @@ from cannery.catalog.io.read import load_catalog
 from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, torch_free
-from cannery.lock.files import public_mirrors
+from cannery.lock.lock import public_mirrors
 from cannery.recipe.recipe import Options
 from cannery.vocab import Severity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from factories import package
 
-from cannery.lock.files import best_wheel
+from cannery.lock.lock import best_wheel
 from cannery.vocab import Arch
 
 OLD, NEW, TOO_NEW = (f"x-1-cp39-abi3-manylinux_2_{minor}_aarch64.whl" for minor in (28, 31, 35))

@@ -9,8 +9,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from cannery.compat.stock import Stock
-from cannery.lock.files import installable
 from cannery.lock.io.indexes import bound_places, default_place, extra_places
+from cannery.lock.lock import installable
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:

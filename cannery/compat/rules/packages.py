@@ -19,8 +19,7 @@ from cannery.catalog.component import FromSource, System
 from cannery.catalog.versions import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import followed, here, holds, judging, listed, phrase
-from cannery.lock.files import public_mirrors, published_at
-from cannery.lock.lock import PROFILE_VIA, chain
+from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.recipe.select import TORCH, TORCH_NPU
 
 if TYPE_CHECKING:

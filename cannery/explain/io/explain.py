@@ -22,7 +22,7 @@ from cannery.explain.conflict import (
 )
 from cannery.explain.nearest import candidates, objection, offer
 from cannery.lock.io.bound import NoFileError
-from cannery.lock.io.uv import PROBE
+from cannery.lock.io.indexes import PROBE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from cannery.compat.stock import Stock
     from cannery.explain.nearest import Candidate
     from cannery.lock.io.indexes import Answer, Listed, Place
-    from cannery.lock.io.resolve import Attempt
-    from cannery.lock.io.uv import Job, UnsolvedError
+    from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.recipe.recipe import Recipe
 
 # Seconds for all tries together and for one, and how many that work are enough.

@@ -21,9 +21,8 @@ from packaging.version import Version
 
 from cannery.catalog.versions import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
-from cannery.lock.files import best_wheel, uv_platform, wheel_rank
-from cannery.lock.io.indexes import places_of, url_path
-from cannery.lock.io.uv import PROBE
+from cannery.lock.io.indexes import PROBE, places_of, url_path
+from cannery.lock.lock import best_wheel, uv_platform, wheel_rank
 from cannery.lock.uv import ResolvedFile, UvIndex, exact_pin
 from cannery.util.addresses import without_credentials
 from cannery.util.io.files import local_sha256, write_atomic
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Index
     from cannery.lock.io.indexes import Answer, Listed, Place
-    from cannery.lock.io.uv import Job
-    from cannery.lock.lock import KnownRelease, LockRequest
+    from cannery.lock.io.resolve import Job
+    from cannery.lock.request import KnownRelease, LockRequest
     from cannery.util.io.pip_settings import PipSettings
 
 

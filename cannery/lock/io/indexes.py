@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
+# Seconds in which every index has answered, or counts as not reached: with Python's and pip's start, five in all.
+PROBE = 4.0
+
+
 @dataclass(frozen=True)
 class Place:
     """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.

@@ -14,58 +14,101 @@ Which place serves what, so that a lock depends as little as possible on the hos
 
 from __future__ import annotations
 
+import shlex
+import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from cannery.catalog.versions import package_name
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.lock.files import best_wheel, public_mirrors, uv_platform
-from cannery.lock.io.bound import (
-    Binder,
-    NoFileError,
-    bound_questions,
-    index_of,
-    known_sources,
-    released_files,
+from cannery.lock.io.bound import Binder, NoFileError, bound_questions, index_of, known_sources, released_files
+from cannery.lock.io.indexes import PROBE, places_of
+from cannery.lock.io.wheelhouse import remote_size
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, best_wheel, public_mirrors, uv_platform
+from cannery.lock.uv import (
+    UNSATISFIABLE,
+    UvIndex,
+    direct_names,
+    explain,
+    is_of_network,
+    os_error,
+    parse_pylock,
+    parse_via,
+    project_text,
+    settings_text,
 )
-from cannery.lock.io.download import remote_size
-from cannery.lock.io.indexes import places_of
-from cannery.lock.io.uv import LONGEST, PROBE, UnsolvedError, UvRun
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage
-from cannery.lock.uv import UvIndex, direct_names, parse_pylock, parse_via
-from cannery.util.addresses import without_credentials
-from cannery.util.io.files import write_atomic
+from cannery.util.addresses import url_host, without_credentials
+from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
+from cannery.util.io.pip_settings import index_credentials, uv_environment
+from cannery.util.io.process import CommandError, run
 from cannery.util.trouble import State
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cannery.catalog.addresses import Index
     from cannery.lock.io.bound import Source
-    from cannery.lock.io.indexes import Answer, Place
-    from cannery.lock.io.uv import Job
-    from cannery.lock.lock import LockRequest
+    from cannery.lock.io.indexes import Answer, Asked, Place
+    from cannery.lock.request import LockRequest
     from cannery.lock.uv import Resolved, ResolvedFile
+    from cannery.util.io.pip_settings import PipSettings
 
     # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
-    Explain = Callable[[UnsolvedError | NoFileError, Job, Attempt], CanneryError]
 
 HINT = "see `pip config list` for where it is named"
+# A resolution takes seconds; one that takes this long (seconds) hangs.
+LONGEST = 600.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a resolution depends on: the request, the catalog's indexes by name, and the host.
+
+    `env` is the environment of the process, `cache` Cannery's cache folder. `asked` may be shared by the locks of one
+    run: what indexes have answered is not asked again.
+    """
+
+    request: LockRequest
+    indexes: Mapping[str, Index]
+    settings: PipSettings
+    env: Mapping[str, str]
+    cache: Path
+    asked: Asked
+
+    @property
+    def where(self) -> str:
+        """What is resolved, in words."""
+        return f"profile {self.request.profile}, Python {self.request.python}, {self.request.arch}"
+
+
+class UnsolvedError(FindingsError):
+    """uv finds no set of versions; `stderr` is its explanation, without secrets."""
+
+    def __init__(self, stderr: str, job: Job) -> None:
+        super().__init__(f"no set of versions works\n{explain(stderr, job.request.profile)}", where=job.where)
+        self.stderr = stderr
 
 
 class Resolver:
-    """One resolution in a folder of its own. `resolve` is the function to call."""
+    """One resolution, in a folder of its own, within `longest` seconds. `log` gets all output of uv."""
 
     def __init__(self, job: Job, folder: Path, longest: float = LONGEST) -> None:
         self.job = job
         self.request = job.request
-        self.uv = UvRun(job, folder, longest=longest)
+        self.folder = folder
+        self.longest = longest
+        self.log: list[str] = []
+        # Who asked for what, by name; the places that uv is given, and its environment.
         self.via: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.places: tuple[Place, ...] = ()
+        self.env: dict[str, str] = {}
 
     def resolve(self) -> Lock:
         """Return the lock. Raises `UnsolvedError`, `NoFileError` and what the module's `resolve` raises."""
@@ -89,16 +132,27 @@ class Resolver:
         names = sorted(direct & {*bindings})
         while True:
             shared, sources = self._places(names)
-            # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not
-            # explicit comes before the shared ones, so the package still comes from it.
-            free = {package_name(text) for text in self.request.overrides}
-            bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
-            self.uv.prepare(shared, sources, bound, [name for name in names if name not in direct])
-            self.via = parse_via(self.uv.must("--no-header", "--annotation-style", "line").stdout)
+            self._prepare(shared, sources, [name for name in names if name not in direct])
+            self.via = parse_via(self.run("--no-header", "--annotation-style", "line"))
             late = sorted({*self.via} & {*bindings} - {*names})
             if not late:
                 return sources
             names = sorted({*names, *late})
+
+    def _prepare(self, shared: Sequence[tuple[UvIndex, Place]], sources: Sequence[Source], more: Sequence[str]) -> None:
+        """Write uv's files; `more` are names beside the requirements."""
+        request = self.request
+        # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not explicit
+        # comes before the shared ones, so the package still comes from it.
+        free = {package_name(text) for text in request.overrides}
+        bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
+        write_atomic(self.folder / "pyproject.toml", project_text(request, bound, more))
+        write_atomic(self.folder / "uv.toml", settings_text(request, bound, [index for index, _place in shared]))
+        self.env = uv_environment(self.job.settings, self.job.env)
+        pairs = (*shared, *((s.uv, s.place) for s in sources if s.place))
+        for index, place in pairs:
+            self.env |= index_credentials(index.name, place.url)
+        self.places = tuple(place for _index, place in pairs)
 
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
         """Ask every index that matters, at once, and return which serves what; raise `NetworkError` for dead ones."""
@@ -120,13 +174,13 @@ class Resolver:
         if absent:
             raise absent[0]
         shared = [(_shared(number, place, mine[number]), place) for number, place in enumerate(places)]
-        return shared, [*sources, *known_sources(request, self.uv.folder / "sources")]
+        return shared, [*sources, *known_sources(request, self.folder / "sources")]
 
     def _bound(
         self, names: Sequence[str], answers: Sequence[Answer]
     ) -> tuple[list[Source], list[str], list[NoFileError]]:
         """Where each bound package comes from; what was not reached, and what is not there: all of it at once."""
-        binder = Binder(self.request, answers, self.uv.folder / "releases", self.job.cache)
+        binder = Binder(self.request, answers, self.folder / "releases", self.job.cache)
         sources: list[Source] = []
         lost: list[str] = []
         absent: list[NoFileError] = []
@@ -140,14 +194,60 @@ class Resolver:
                 absent.append(error)
         return sources, lost, absent
 
+    def run(self, *options: str) -> str:
+        """Run uv with `options` beside the usual ones, and return its output.
+
+        Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, or when there is no end of
+        it, `UnableError` when this host cannot (disk, rights, memory), or uv fails in another way.
+        """
+        import uv  # noqa: PLC0415 - only where uv runs
+
+        request = self.request
+        args = (
+            *(uv.find_uv_bin(), "pip", "compile", "pyproject.toml", "--config-file", "uv.toml"),
+            *("--python", sys.executable, "--python-version", request.python),
+            *("--python-platform", uv_platform(request.arch), "--cache-dir", str(self.job.cache / "uv")),
+            *("--no-progress", *options),
+        )
+        try:
+            done = run(args, env=self.env, cwd=self.folder, timeout=self.longest, check=False)
+        except CommandError as error:
+            raise NetworkError(f"the resolver has no answer after {self.longest:g} s", where=self.job.where) from error
+        texts = (shlex.join(args), *((self.folder / name).read_text() for name in ("pyproject.toml", "uv.toml")))
+        self.log += [*texts, done.stdout, done.stderr, f"status {done.returncode}"]
+        if done.returncode != 0:
+            raise self._error(done.returncode, self.job.settings.redact(done.stderr))
+        return done.stdout
+
+    def _error(self, status: int, stderr: str) -> CanneryError:
+        """Return the error of a failed run; `stderr` is without secrets, `status` of a signal is negative."""
+        text = explain(stderr, self.job.request.profile)
+        if status < 0:
+            hint = "make room in memory, then run the same command again" if -status == SIGKILL else ""
+            return UnableError(f"the resolver was ended by signal {-status}", where=self.job.where, hint=hint)
+        if UNSATISFIABLE in stderr and not is_of_network(stderr):
+            return UnsolvedError(stderr, self.job)
+        if number := os_error(stderr):
+            error = unwritable(OSError(number, ""), self.job.cache / "uv")
+            error.what += f"\n{text}"
+            return error
+        if is_of_network(stderr):
+            return self._network_error(text, stderr)
+        return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
+
+    def _network_error(self, text: str, stderr: str) -> NetworkError:
+        hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
+        place = next((place for host, place in hosts.items() if host and host in stderr), None)
+        proxy = HostSession(self.job.settings).proxy_words(place.url) if place else ""
+        through = f" through {proxy}" if proxy else ""
+        hint = "wait a while and try again" if "429 Too Many Requests" in stderr else ""
+        return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
+
     def _files(self) -> list[Resolved]:
         """Run uv again, with all in its cache, for the files of what it chose."""
-        files = ("--format", "pylock.toml", "--output-file", "pylock.toml")
-        # Offline, since some indexes want every page asked for again; but one may also forbid to keep its pages.
-        if not self.uv.succeeds(*files, "--offline"):
-            self.uv.must(*files)
+        self.run("--format", "pylock.toml", "--output-file", "pylock.toml")
         try:
-            packages = parse_pylock((self.uv.folder / "pylock.toml").read_text())
+            packages = parse_pylock((self.folder / "pylock.toml").read_text())
         except (OSError, ValueError) as error:
             raise FindingsError(f"the resolver's answer cannot be used: {error}", where=self.job.where) from error
         if {name: version for name, (version, _asked) in self.via.items()} != {p.name: p.version for p in packages}:
@@ -222,14 +322,16 @@ def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
     return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
 
 
-def resolve(job: Job, log: Path, explain: Explain) -> Lock:
+def resolve(
+    job: Job, log: Path, explain_to_user: Callable[[UnsolvedError | NoFileError, Job, Attempt], CanneryError]
+) -> Lock:
     """Return the lock that answers `job.request`; the same request on the same indexes gives the same lock.
 
-    `log` is the file for uv's whole output. `explain` makes the error that a user sees of one that a resolution ends
-    with; what it is given last resolves another request within so many seconds.
+    `log` is the file for uv's whole output. `explain_to_user` makes the error that a user sees of one that a resolution
+    ends with; what it is given last resolves another request within so many seconds.
 
     Raises `FindingsError` when no set of versions works, `NetworkError` naming every index that fails, `UsageError` for
-    an index that the catalog does not have, what `UvRun.must` raises.
+    an index that the catalog does not have, what `Resolver.run` raises.
     An index that is bound and not reached makes its packages incomplete instead, which the lock records.
     """
     home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
@@ -237,11 +339,11 @@ def resolve(job: Job, log: Path, explain: Explain) -> Lock:
     home.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:
         resolver = Resolver(job, Path(name))
-        output = resolver.uv.log
+        output = resolver.log
         try:
             lock = resolver.resolve()
         except (UnsolvedError, NoFileError) as error:
-            found = explain(error, job, lambda *asks: _attempt(job, Path(name), output, *asks))
+            found = explain_to_user(error, job, lambda *asks: _attempt(job, Path(name), output, *asks))
             _add_log(found, log, output)
             raise found from error
         except CanneryError as error:
@@ -271,7 +373,7 @@ def _attempt(
         except CanneryError:
             return None
         finally:
-            output += ["", f"another set: {', '.join(request.requirements)}", *resolver.uv.log]
+            output += ["", f"another set: {', '.join(request.requirements)}", *resolver.log]
     return {name: version for name, (version, _asked) in resolver.via.items()}
 
 
