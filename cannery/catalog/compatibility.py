@@ -177,6 +177,14 @@ class Compatibility(Closed):
     exclusive: tuple[tuple[Text, ...], ...] = ()
     env: tuple[EnvRule, ...] = ()
 
+    @cached_property
+    def by_name(self) -> dict[str, tuple[Row, ...]]:
+        """Normalised name → the rows of its releases, in the table's order."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.name, []).append(row)
+        return {name: tuple(rows) for name, rows in found.items()}
+
     def denied(self, sources: Iterable[str]) -> tuple[Denied, ...]:
         """Return what is denied to a set that builds the distributions `sources` from source."""
         built = {*sources}

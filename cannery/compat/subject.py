@@ -36,22 +36,17 @@ class Subject:
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
         """Return the set with other versions of what is in it, and on another CANN when one is named."""
         target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
-        found = replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
-        found.__dict__["rows"] = self.rows  # of the same table: grouping it again would take most of a search
-        return found
+        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
 
     @property
     def table(self) -> Compatibility:
         """The compatibility table."""
         return self.catalog.compatibility
 
-    @cached_property
+    @property
     def rows(self) -> Mapping[str, tuple[Row, ...]]:
         """Normalised name → the table's rows of its releases, in the table's order."""
-        found: dict[str, list[Row]] = {}
-        for row in self.table.rows:
-            found.setdefault(row.name, []).append(row)
-        return {name: tuple(rows) for name, rows in found.items()}
+        return self.table.by_name
 
     def with_rows(self, *keys: str) -> list[str]:
         """Return the names of the set, sorted, that the table has rows of with all of `keys`."""

@@ -34,6 +34,8 @@ REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What an ENV line of images/bases leaves open. Not `${…}` of Docker: a field has no dollar sign before it.
+FIELD = re.compile(r"(?<!\$)\{(python_home|atb_abi)\}")
 # Mode 1777 throughout, as /tmp has it: any user writes, and none removes what is another's.
 CACHE_HOME = "/var/cache/cannery"
 # A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
@@ -208,13 +210,11 @@ def expand_env(line: BaseLine, target: Target, tag: BaseTag) -> dict[str, str]:
             where=f"images/bases/{line.cann}.yaml",
             hint=did_you_mean(target.os, line.env),
         )
-    fields = {"{python_home}": python_home(tag), "{atb_abi}": str(tag.atb_abi)}
+    fields = {"python_home": python_home(tag), "atb_abi": str(tag.atb_abi)}
     env = {"PATH": DEFAULT_PATH}
     for text in lines:
         name, value = _parse(text)
-        for field, replacement in fields.items():
-            # Not `${…}` of Docker: a field has no dollar sign before it.
-            value = re.sub(rf"(?<!\$){re.escape(field)}", replacement, value)
+        value = FIELD.sub(lambda match: fields[match[1]], value)
         env[name] = _expand(value, env, line.cann)
     return env
 

@@ -65,6 +65,7 @@ def _environment(templates: frozenset[tuple[str, str]]) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+        auto_reload=False,
     )
     jinja.filters["docker_quote"] = docker_quote
     jinja.filters["stage"] = stage_name

@@ -130,8 +130,10 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
     """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
+    if any(_exact(text) for text in _bounds(subject)):
+        return
     who = sorted(_wanting(subject))
-    if not who or any(_exact(text) for text in _bounds(subject)):
+    if not who:
         return
     cann = subject.recipe.target.cann
     rows = [row for row in subject.rows.get(TORCH_NPU, ()) if {CANN, TORCH} <= row.fits.keys()]
@@ -261,10 +263,11 @@ def _takes(subject: Subject, known: Known, name: str, version: str) -> bool:
 
 def overrides(subject: Subject) -> Iterator[Finding]:
     """Report each override in one note, however many ask for another version."""
+    asked = [*asks(subject)] if subject.recipe.profile.overrides else []
     for override in subject.recipe.profile.overrides:
         requirement = Requirement(override.requirement)
         if canonicalize_name(requirement.name) in subject.overridden:
-            what = f"{override.requirement} overrides{_otherwise(subject, requirement)}"
+            what = f"{override.requirement} overrides{_otherwise(subject, requirement, asked)}"
             yield note("override", what, override.reason)
 
 
@@ -276,13 +279,13 @@ def substitutes(subject: Subject) -> Iterator[Finding]:
         yield note("substitute", what, one.reason)
 
 
-def _otherwise(subject: Subject, override: Requirement) -> str:
+def _otherwise(subject: Subject, override: Requirement, asked: Sequence[Ask]) -> str:
     """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
     name = canonicalize_name(override.name)
     version = subject.versions.get(name) or _exact_version(override)
     wanted = {
         ask.who.package: f"{ask.who.name} asks {ask.wanted}"
-        for ask in asks(subject)
+        for ask in asked
         if ask.name == name and (not ask.takes(version) if version else ask.requirement.specifier)
     }
     rows = {other: text for other, text in _rows(subject, name, version) if other not in wanted}
