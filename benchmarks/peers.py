@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import shutil
@@ -16,11 +15,11 @@ from uv import find_uv_bin
 
 from cannery.assemble.image import Settings, config_text, image_config
 from cannery.assemble.io.folder import write_changes
+from cannery.assemble.io.sink import GzipSink
 from cannery.recipe.environment import python_home
 from cannery.sandbox.box import Bind, Box, box_command
 from cannery.sandbox.dockerfile import read_stages, wanted_stages
 from cannery.sandbox.io.stages import MADE_EMPTY, OF_BOXES
-from cannery.store.io.packed import LEVEL
 from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
@@ -55,11 +54,9 @@ def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
     env = dict(line.split("=", 1) for line in base["Config"]["Env"])
     box = Box(lowers, ("/bin/sh", "-c", command), upper=upper, binds=binds, env=env)
     subprocess.run(box_command(box, mounts), check=True)
-    with store.new_blob() as part:
-        with gzip.GzipFile(fileobj=part, mode="wb", compresslevel=LEVEL) as stream:
-            made = write_changes(upper, lowers, (*OF_BOXES, *MADE_EMPTY), stream)
-        store.keep(part, made)
-    config = image_config(base, [made.diff_id], [f"RUN {command}"], Settings({}, {}, {}), plan.epoch)
+    left_out = (*OF_BOXES, *MADE_EMPTY)
+    layer = store.write(lambda part: write_changes(upper, lowers, left_out, GzipSink(part)))
+    config = image_config(base, [layer.diff_id], [f"RUN {command}"], Settings({}, {}, {}), plan.epoch)
     store.put(config_text(config), "usual:1")
 
 

@@ -23,8 +23,8 @@ from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.making.bake import BuildOptions, Way
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
+from cannery.making.parts import BuildOptions, Way
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.make import on_labelled_base
 from cannery.ship.published import UNVERIFIED

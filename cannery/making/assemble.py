@@ -127,10 +127,8 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
 def _stored(on: Bench, store: Store, content: Content, modules: Sequence[Modules]) -> Made:
     """Write a layer into the image store, as gzip."""
-    with store.new_blob() as part:
-        found = write_layer(content, on.place, _code(on, modules), part, GzipSink)
-        store.keep(part, found)
-        return found
+    layer = store.write(lambda part: write_layer(content, on.place, _code(on, modules), part, GzipSink))
+    return Made(layer.diff_id, layer.raw)
 
 
 def _filed(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
 from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.making.bake import BuildOptions, Way, baked, why_baked
 from cannery.making.base import make_standins
-from cannery.making.boxes import boxed
+from cannery.making.parts import BuildOptions, Way, baked, boxed, why_baked
 from cannery.pipeline import planned, rendered
 from cannery.plan import LayerKind
 from cannery.plan.manifest import labels

@@ -16,8 +16,8 @@ import yaml
 from cannery.assemble.image import foundation_reference
 from cannery.commands.place import store_place
 from cannery.context import Context, Given, read_context
-from cannery.making.bake import BuildOptions
 from cannery.making.image import built
+from cannery.making.parts import BuildOptions
 from cannery.pipeline import Hashes, Work, planned
 from cannery.recipe.recipe import Options
 from cannery.sandbox.io.able import why_not

@@ -11,9 +11,9 @@ import sys
 import tarfile
 import tempfile
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from small_root import small_root
@@ -22,10 +22,9 @@ from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.io.view import Look, make_view
 from cannery.errors import BuildFailedError, NetworkError, UsageError
 from cannery.sandbox.io.able import why_not
-from cannery.sandbox.io.stages import NewLayer, Root, StageRequest, make_stages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from cannery.sandbox.io.stages import Root, StageRequest, make_stages
+from cannery.store.io.packed import inflated
+from cannery.store.io.store import Store
 
 with tempfile.TemporaryDirectory() as tried:
     WHY = why_not(Path(tried))
@@ -62,8 +61,6 @@ rm /gone
 echo left >/tmp/left
 touch -d @3 /etc/made /etc
 """
-# What tests have made, to be closed.
-MADE: list[NewLayer] = []
 EMPTY = f"sha256:{hashlib.sha256(bytes(1024)).hexdigest()}"
 
 
@@ -86,34 +83,34 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.fixture(autouse=True)
-def closed() -> Iterator[None]:
-    yield
-    for layer in MADE:
-        layer.stream.close()
-    MADE.clear()
+@dataclass(frozen=True)
+class NewLayer:
+    """A layer that was made: its diff id, and its tar."""
+
+    diff_id: str
+    tar: bytes
 
 
 def make(folder: Path, base: Path, target: str = "foundation", **options: object) -> list[NewLayer]:
     cache, screen = folder.parent / "cache", io.StringIO()
     view = partial(make_view, screen, Look({}), is_terminal=False, clock=time.monotonic)
     given: dict[str, object] = {"given": {}, "secrets": NO_SECRETS, **options}
-    asked: Callable[[str, bool], Root] = lambda _name, _here: Root((base,), {"PATH": "/bin", "HOME": "/"})  # noqa: E731
-    request = StageRequest(folder, target, base=asked, cache=cache, log=folder / "log/build.log", view=view, **given)  # type: ignore[arg-type]
+    given |= {
+        "base": lambda _here: Root((base,), {"PATH": "/bin", "HOME": "/"}),
+        "store": (store := Store(cache / "images")),
+    }
+    request = StageRequest(folder, target, cache=cache, log=folder / "log/build.log", view=view, **given)  # type: ignore[arg-type]
     try:
-        layers = make_stages(request)
-        MADE.extend(layers)
-        return layers
+        layers = [store.needed_layer(diff_id) for diff_id in make_stages(request)]
+        return [NewLayer(one.diff_id, b"".join(inflated([store.blob_path(one.digest).read_bytes()]))) for one in layers]
     finally:
         assert list((cache / "boxes").iterdir()) == []
 
 
 def content(layer: NewLayer) -> dict[str, bytes]:
     """The paths of a layer and what its files hold; its digest is its own."""
-    data = layer.stream.read()
-    layer.stream.seek(0)
-    assert (layer.made.diff_id, layer.made.size) == (f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+    assert layer.diff_id == f"sha256:{hashlib.sha256(layer.tar).hexdigest()}"
+    with tarfile.open(fileobj=io.BytesIO(layer.tar)) as archive:
         streams = {one.name: archive.extractfile(one) for one in archive.getmembers()}
         return {name: stream.read() if stream else b"" for name, stream in streams.items()}
 
@@ -128,14 +125,14 @@ def test_a_target_is_the_layers_of_its_chain_and_of_what_it_copies(folder: Path,
     }
     assert content(first) == {"opt": b"", "opt/first": b"first\n"}
     assert content(second) == {"opt": b"", "opt/second": b"", "opt/second/words": b'a "b" $c\nmark\n'}
-    assert workdir.made.diff_id == EMPTY
-    with tarfile.open(fileobj=second.stream) as archive:
+    assert workdir.diff_id == EMPTY
+    with tarfile.open(fileobj=io.BytesIO(second.tar)) as archive:
         assert {one.mtime for one in archive} == {2}
     assert (base / "gone").exists()
 
 
 def test_two_runs_make_equal_layers(folder: Path, base: Path) -> None:
-    once, again = ([layer.made for layer in make(folder, base)] for _ in range(2))
+    once, again = (make(folder, base) for _ in range(2))
     assert once == again
 
 
@@ -208,11 +205,14 @@ from pathlib import Path
 from cannery.build.io.secrets import NO_SECRETS
 from cannery.build.io.view import Look, make_view
 from cannery.sandbox.io.stages import Root, StageRequest, make_stages
+from cannery.store.io.store import Store
 folder, base = Path(sys.argv[1]), Path(sys.argv[2])
 view = partial(make_view, sys.stderr, Look({}), is_terminal=False, clock=time.monotonic)
 root = Root((base,), {"PATH": "/bin"})
-given = {"secrets": NO_SECRETS, "cache": folder.parent / "cache", "log": folder / "log/build.log", "view": view}
-make_stages(StageRequest(folder, "foundation", {}, lambda name, here: root, **given))
+cache = folder.parent / "cache"
+given = {"secrets": NO_SECRETS, "store": Store(cache / "images")}
+given |= {"cache": cache, "view": view, "log": folder / "log/build.log"}
+make_stages(StageRequest(folder, "foundation", {}, lambda here: root, **given))
 """
 
 

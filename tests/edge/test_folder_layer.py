@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.assemble.io.folder import merged, write_changes, write_merged
+from cannery.assemble.io.folder import write_changes, write_folder
+from cannery.assemble.io.sink import TarSink
 from cannery.errors import UnableError
 
 if TYPE_CHECKING:
@@ -43,16 +44,16 @@ def opaque(folder: Path, path: str) -> None:
     os.setxattr(folder / path, "trusted.overlay.opaque", b"y")
 
 
-def read(write: Callable[[io.BytesIO], object]) -> dict[str, tarfile.TarInfo]:
+def read(write: Callable[[TarSink], object]) -> dict[str, tarfile.TarInfo]:
     stream = io.BytesIO()
-    write(stream)
+    write(TarSink(stream))
     stream.seek(0)
     with tarfile.open(fileobj=stream) as archive:
         return {entry.name: entry for entry in archive}
 
 
 def changes(upper: Path, lowers: Iterable[Path] = (), left_out: tuple[str, ...] = ()) -> dict[str, tarfile.TarInfo]:
-    return read(lambda stream: write_changes(upper, tuple(lowers), left_out, stream))
+    return read(lambda sink: write_changes(upper, tuple(lowers), left_out, sink))
 
 
 @as_root
@@ -125,26 +126,7 @@ def test_sockets_are_left_out_and_pipes_are_refused(tmp_path: Path) -> None:
         changes(tmp_path)
 
 
-@as_root
-def test_merged_layers_are_what_an_overlay_shows(tmp_path: Path) -> None:
-    one = made(tmp_path / "1", "out/a", "out/b/c", "out/b/d", "out/file", "out/e/f", "other")
-    two = made(tmp_path / "2", "out/b/new", "out/file/inner")
-    gone(two, "out/a", "out/b/d")
-    three = made(tmp_path / "3", "out/e")
-    opaque(three, "out/b")
-    made(three, "out/b/last")
-    layers = [one, two, three]
-    assert sorted(merged(layers[:1], "/out")) == ["/a", "/b", "/b/c", "/b/d", "/e", "/e/f", "/file"]
-    assert sorted(merged(layers[:2], "/out")) == ["/b", "/b/c", "/b/new", "/e", "/e/f", "/file", "/file/inner"]
-    assert sorted(merged(layers, "/out")) == ["/b", "/b/last", "/e", "/file", "/file/inner"]
-    found = read(lambda stream: write_merged(layers, "/out", stream))
-    assert list(found) == ["b", "b/last", "e", "file", "file/inner"]
-
-
-@as_root
-@pytest.mark.parametrize("hides", [gone, opaque])
-def test_a_layer_that_hides_the_folder_hides_all_of_it(tmp_path: Path, hides: Callable[[Path, str], None]) -> None:
-    one, two = made(tmp_path / "1", "out/a"), made(tmp_path / "2")
-    hides(two, "out")
-    assert merged([one, two], "/out") == {}
-    assert list(merged([one, two, made(tmp_path / "3", "out/b")], "/out")) == ["/b"]
+def test_a_folder_becomes_the_root_of_a_layer(tmp_path: Path) -> None:
+    root = made(tmp_path / "1", "out/b/c", "out/file", "other")
+    assert list(read(lambda sink: write_folder(root / "out", sink))) == ["b", "b/c", "file"]
+    assert read(lambda sink: write_folder(root / "none", sink)) == {}

@@ -29,8 +29,8 @@ from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.lock.io.store import bind
 from cannery.lock.io.wheels import is_there, store_path
-from cannery.making.bake import BuildOptions, _overrides, baked
 from cannery.making.image import whole_files
+from cannery.making.parts import BuildOptions, _overrides, baked
 from cannery.pipeline import Work
 from cannery.recipe.environment import expand_env
 from cannery.recipe.recipe import Options

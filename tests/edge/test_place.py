@@ -26,9 +26,9 @@ from cannery.engine.io.login import Login
 from cannery.engine.io.registry import Access
 from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.making.bake import BuildOptions, Way, why_baked
 from cannery.making.base import stored_base
 from cannery.making.image import Built
+from cannery.making.parts import BuildOptions, Way, why_baked
 from cannery.pipeline import Work
 from cannery.recipe.recipe import Options
 from cannery.store.io.store import Store

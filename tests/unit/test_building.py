@@ -10,8 +10,8 @@ import pytest
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.making.assemble import python_image
-from cannery.making.bake import BuildOptions, Way, why_baked
 from cannery.making.image import built
+from cannery.making.parts import BuildOptions, Way, why_baked
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch
 from tests.unit.factories import plan

@@ -12,22 +12,23 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from cannery.assemble.io.layer import write_entries
-from cannery.assemble.io.sink import BLOCK, TarSink
+from cannery.assemble.io.sink import BLOCK
 from cannery.assemble.tar import Entry, Kind, order
 from cannery.assemble.trial import OPAQUE, whiteout
 from cannery.errors import UnableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from cannery.assemble.content import Made
+    from cannery.assemble.io.sink import TarSink
     from cannery.assemble.io.tree import Leaf
 
 
-def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[str], stream: IO[bytes]) -> Made:
+def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[str], sink: TarSink) -> Made:
     """Write what an overlay on `lowers` has in its upper folder as a layer's tar.
 
     It is without the paths `left_out` and what is below them. Raises `UnableError` for a device and a pipe, which no
@@ -41,30 +42,12 @@ def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[st
     leaves = _leaves({path: source for path, source in found.items() if not _is_gone(source)})
     # Nobody reads when something was removed.
     leaves |= {path: (Entry(path, Kind.FILE, 0o600, mtime=0), tuple) for path in hidden}
-    return _written(leaves, stream)
+    return _written(leaves, sink)
 
 
-def write_merged(folders: Iterable[Path], below: str, stream: IO[bytes]) -> Made:
-    """Write what a box on layers, the lowest first, has in its folder `below` as a layer's tar: there it is in `/`.
-
-    Raises as `write_changes`.
-    """
-    return _written(_leaves(merged(folders, below)), stream)
-
-
-def merged(folders: Iterable[Path], below: str) -> dict[str, Path]:
-    """Return {path in the folder `below`: where it is on this host} of layers that are on each other, lowest first."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        top = folder / below.strip("/")
-        if os.path.lexists(top) and not _adds(top):
-            found = {}
-        for path, source in _walked(top):
-            if path in found and not (_adds(source) and _is_folder(found[path])):
-                found = {name: one for name, one in found.items() if not _is_below(name, (path,))}
-            if not _is_gone(source):
-                found[path] = source
-    return found
+def write_folder(folder: Path, sink: TarSink) -> Made:
+    """Write what a box has put into a folder as a layer's tar: there it is in `/`. Raises as `write_changes`."""
+    return _written(_leaves(dict(_walked(folder))), sink)
 
 
 def _walked(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -90,11 +73,6 @@ def _is_folder(source: Path) -> bool:
 
 def _is_opaque(source: Path) -> bool:
     return _is_folder(source) and _attribute(source, "trusted.overlay.opaque") == b"y"
-
-
-def _adds(source: Path) -> bool:
-    """Whether it is a folder in which what lower layers have is to be seen."""
-    return _is_folder(source) and not _is_opaque(source)
 
 
 def _attribute(source: Path, name: str) -> bytes:
@@ -145,7 +123,7 @@ def _blocks(source: Path) -> Iterator[bytes]:
             yield block
 
 
-def _written(leaves: Mapping[str, Leaf], stream: IO[bytes]) -> Made:
+def _written(leaves: Mapping[str, Leaf], sink: TarSink) -> Made:
     entries = [leaves[path][0] for path in sorted(leaves, key=order)]
     contents = {path: blocks for path, (entry, blocks) in leaves.items() if entry.kind is Kind.FILE}
-    return write_entries(entries, contents, 0, TarSink(stream))
+    return write_entries(entries, contents, 0, sink)

@@ -23,7 +23,7 @@ from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.recipe.select import TORCH, TORCH_NPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cannery.catalog.component import Known
     from cannery.compat.subject import Subject

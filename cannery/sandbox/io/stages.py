@@ -11,11 +11,11 @@ import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from cannery.assemble.io.folder import write_changes, write_merged
+from cannery.assemble.io.folder import write_changes, write_folder
+from cannery.assemble.io.sink import GzipSink
 from cannery.build.failure import failure
 from cannery.build.io.buildx import write_log
 from cannery.build.progress import BuildState, apply
@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from cannery.assemble.content import Made
+    from cannery.assemble.io.sink import TarSink
     from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
     from cannery.build.rawjson import Item
     from cannery.sandbox.dockerfile import Mount, Stage, Step
+    from cannery.store.io.store import Store
 
-OUT = "/out"
+OUT = "out"
 # What a box has of its own: nothing there belongs to a layer.
 OF_BOXES = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - paths in an image
 # Files that a box mounts, and makes for it where the image does not have them.
@@ -52,33 +54,26 @@ class Root:
 
 
 @dataclass(frozen=True)
-class NewLayer:
-    """A layer that was made: what its tar comes to, and the tar, from its start. Close it when it is used."""
-
-    made: Made
-    stream: IO[bytes]
-
-
-@dataclass(frozen=True)
 class StageRequest:
     """The stage `target` of a rendered folder, and what it takes to make it.
 
-    `given` are stages that are there already; `base` returns an image by name, and by whether it is the one for the
-    build host's platform. `view` makes a view; `secrets` are as for a bake.
+    `given` are stages that are there already; `base` returns the image that a stage begins on, by whether it is the one
+    for the build host's platform. `view` makes a view; `secrets` are as for a bake. `store` gets the layers.
     """
 
     folder: Path
     target: str
     given: Mapping[str, Root]
-    base: Callable[[str, bool], Root]
+    base: Callable[[bool], Root]
     secrets: Secrets
+    store: Store
     cache: Path
     log: Path
     view: Callable[[], View]
 
 
-def make_stages(request: StageRequest) -> list[NewLayer]:
-    """Make the stage of `request`; return the layers that it adds to the image or given stage below it, lowest first.
+def make_stages(request: StageRequest) -> list[str]:
+    """Make the stage of `request`; return the layers (diff ids, lowest first) that it adds to what is below it.
 
     They are those that BuildKit makes of the same folder, bit by bit, but for what a package manager does.
 
@@ -95,33 +90,34 @@ def make_stages(request: StageRequest) -> list[NewLayer]:
         progress = _Progress(request, log)
         stack.callback(progress.finish)
         bench = _Bench(request, scratch, progress)
-        with bench.streams:
-            for stage in wanted:
-                bench.make(stage, has_layers=stage.name in base_names(stages, request.target))
-            bench.streams.pop_all()
+        for stage in wanted:
+            bench.make(stage, has_layers=stage.name in base_names(stages, request.target))
     return list(bench.made[request.target].layers)
 
 
 @dataclass(frozen=True)
 class _Done:
-    """A stage so far: its root with its own changes on top, the folders of these, and the layers that were wanted."""
+    """A stage so far: its root with its own changes on top, and the layers that were wanted, as diff ids."""
 
     root: Root
-    changes: tuple[Path, ...] = ()
-    layers: tuple[NewLayer, ...] = ()
+    layers: tuple[str, ...] = ()
+
+    @property
+    def out(self) -> Path:
+        """What it has made. The last of its steps has made all of it: the tools begin with an empty /out."""
+        return self.root.lowers[-1] / OUT
 
 
 class _Bench:
-    """Makes one stage after the other. `streams` closes the layers so far."""
+    """Makes one stage after the other."""
 
     def __init__(self, request: StageRequest, scratch: Path, progress: _Progress) -> None:
         self._request, self._scratch, self._progress = request, scratch, progress
-        self.streams = ExitStack()
         self.made: dict[str, _Done] = {name: _Done(root) for name, root in request.given.items()}
 
     def make(self, stage: Stage, *, has_layers: bool) -> None:
         """Make a stage whose sources are made; with `has_layers` the layers of its steps too."""
-        done = self.made.get(stage.base) or _Done(self._request.base(stage.base, stage.on_build_host))
+        done = self.made.get(stage.base) or _Done(self._request.base(stage.on_build_host))
         for number, step in enumerate(stage.steps, 2):
             with self._progress.step(f"[{stage.name} {number}/{len(stage.steps) + 1}] {step.text}"):
                 done = self._after(done, step, has_layers=has_layers)
@@ -135,19 +131,14 @@ class _Bench:
             upper = self._run(done.root, step)
             layers = []
             if has_layers:
-                layers.append(self._layer(partial(write_changes, upper, done.root.lowers, _left_out(upper))))
-            root = Root((*done.root.lowers, upper), done.root.env)
-            return _Done(root, (*done.changes, upper), (*done.layers, *layers))
-        # The folder of a WORKDIR is there: its layer is empty, as a copy of nothing is.
-        folders = self.made[step.copied].changes if step.copied else ()
-        return replace(done, layers=(*done.layers, self._layer(partial(write_merged, folders, OUT))))
+                layers.append(self._layer(lambda sink: write_changes(upper, done.root.lowers, _left_out(upper), sink)))
+            return _Done(Root((*done.root.lowers, upper), done.root.env), (*done.layers, *layers))
+        # The folder of a WORKDIR is there: its layer is empty.
+        folder = self.made[step.copied].out if step.copied else self._scratch / "nothing"
+        return replace(done, layers=(*done.layers, self._layer(lambda sink: write_folder(folder, sink))))
 
-    def _layer(self, write: Callable[[IO[bytes]], Made]) -> NewLayer:
-        stream = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 - the caller closes it
-        self.streams.enter_context(stream)
-        made = write(stream)
-        stream.seek(0)
-        return NewLayer(made, stream)
+    def _layer(self, write: Callable[[TarSink], Made]) -> str:
+        return self._request.store.write(lambda part: write(GzipSink(part))).diff_id
 
     def _run(self, root: Root, step: Step) -> Path:
         """Run a step's command in a box, and return the folder with what it has changed."""
@@ -183,8 +174,7 @@ class _Bench:
             return Bind(self._request.folder / file, f"/run/secrets/{mount.id}")
         if not mount.stage:
             return Bind(self._request.folder / mount.source, mount.target)
-        # The last of its steps has made all of it: the tools begin with an empty /out.
-        return Bind(self.made[mount.stage].changes[-1] / mount.source.lstrip("/"), mount.target)
+        return Bind(self.made[mount.stage].root.lowers[-1] / mount.source.lstrip("/"), mount.target)
 
 
 def _left_out(upper: Path) -> list[str]:

@@ -21,7 +21,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.engine.image import engine_image
@@ -34,7 +33,8 @@ from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_a
 from cannery.util.io.locks import held, own_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from cannery.assemble.content import Made
     from cannery.engine.image import EngineImage
@@ -91,20 +91,16 @@ class Store:
         """Whether a layer is there."""
         return self.layer(diff_id) is not None
 
-    @contextmanager
-    def new_blob(self) -> Iterator[Part]:
-        """Give a file to write a layer to as gzip; `keep` makes it one of the store's, else it goes."""
+    def write(self, write: Callable[[Part], Made]) -> Layer:
+        """Add the layer that `write` writes as gzip, of the tar that it returns. Raises what `write` raises."""
         with self._disk():
             self.folder.mkdir(parents=True, exist_ok=True)
-            with own_folder(self.folder / "writing") as folder, (folder / "blob").open("w+b") as stream:
-                yield Part(stream)
-
-    def keep(self, part: Part, tar: Made) -> Layer:
-        """Keep what was written as the layer of `tar`; return it."""
-        blob = part.blob
-        part.flush()
-        os.fsync(part.stream.fileno())
-        return self.keep_file(Path(part.stream.name), blob, tar)
+            with own_folder(self.folder / "writing") as folder, (folder / "blob").open("wb") as stream:
+                part = Part(stream)
+                tar = write(part)
+                part.flush()
+                os.fsync(stream.fileno())
+                return self.keep_file(folder / "blob", part.blob, tar)
 
     def keep_file(self, path: Path, blob: Blob, tar: Made, *origins: str) -> Layer:
         """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
@@ -133,11 +129,14 @@ class Store:
 
         Raises `FindingsError` for another one, and for a damaged one.
         """
-        with self.new_blob() as part:
+
+        def write(part: Part) -> Made:
             tar = pack(stream, part)
             if diff_id not in {"", tar.diff_id}:
                 raise FindingsError("its content is not the layer that it should be", where=diff_id)
-            return self.keep(part, tar)
+            return tar
+
+        return self.write(write)
 
     def unpacked(self, diff_id: str) -> Path:
         """Return the folder with a layer's files, made where it is not there: whole or not at all.

@@ -1,26 +1,36 @@
-"""Images, and parts of them, that BuildKit makes of the rendered folder.
+"""Parts of an image that come of the rendered folder: made by an engine's BuildKit, or in boxes of this host.
 
 The surroundings of the run (`Context`) come in with `Work` and go no deeper.
 """
 
 from __future__ import annotations
 
+import sys
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cannery.assemble.image import Settings, config_text, env_of, image_config
+from cannery.build.stages import brought
 from cannery.engine.io.find import INSTALL
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace
-from cannery.making.steps import step_secrets, step_view
+from cannery.making.base import stored_base
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cannery.assemble.image import Part
-    from cannery.build.io.buildx import BakeResult
+    from cannery.build.io.buildx import BakeResult, View
+    from cannery.build.io.secrets import Secrets
+    from cannery.host.io.place import StorePlace
     from cannery.pipeline import Work
+    from cannery.sandbox.io.stages import Root
 
 
 class Way(StrEnum):
@@ -76,8 +86,8 @@ def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, p
     """Build a part of the rendered folder, with what this host has to keep secret at hand."""
     from cannery.build.io.buildx import bake
 
-    view = step_view(work)
-    with step_secrets(work) as secrets:
+    view = _step_view(work)
+    with _step_secrets(work) as secrets:
         return bake(
             place.engine.buildx_command(builder=options.builder),
             {**place.env, **secrets.env},
@@ -103,3 +113,56 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
     cached = (f"*.cache-from={ref}", f"*.cache-to={ref},mode=max") if options.cache else ()
     contexts = (f"{part.target}.contexts.{stage}=docker-image://{name}" for stage, name in part.contexts.items())
     return (named, *uncached, *cached, f"*.output=type={kind},oci-mediatypes=false", *contexts)
+
+
+def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> BakeResult:
+    """Make a part of the rendered folder in boxes, and put its image into the store. Raises as `make_stages`."""
+    from cannery.build.io.buildx import BakeResult
+    from cannery.sandbox.io.stages import StageRequest, make_stages
+
+    plan, begun, log = work.plan, time.monotonic(), folder / "log" / "build.log"
+    below = next(iter(part.contexts.values()), "") or stored_base(work, place, plan.recipe.target.arch)
+
+    def base(on_build_host: bool) -> Root:  # noqa: FBT001 - what `StageRequest` asks
+        return _root(place, stored_base(work, place, plan.build_arch if on_build_host else plan.recipe.target.arch))
+
+    given = {stage: _root(place, name) for stage, name in part.contexts.items()}
+    view = _step_view(work)
+    with _step_secrets(work) as secrets:
+        request = StageRequest(folder, part.target, given, base, secrets, place.store, work.context.cache, log, view)
+        diff_ids = make_stages(request)
+    words = [f"cannery: {part.target}"] * len(diff_ids)
+    config = image_config(place.attributes(below), diff_ids, words, Settings({}, {}, {}), plan.epoch)
+    place.store.put(config_text(config), part.reference)
+    return BakeResult(0, len(diff_ids), time.monotonic() - begun, log)
+
+
+def _root(place: StorePlace, name: str) -> Root:
+    """Return an image of the store as what a stage begins on."""
+    from cannery.sandbox.io.stages import Root
+
+    return Root(place.store.lowers(name), env_of(place.attributes(name)["Config"]))
+
+
+@contextmanager
+def _step_secrets(work: Work) -> Iterator[Secrets]:
+    """Give what this host has to keep secret, as long as steps run. Raises as `host_secrets`."""
+    from cannery.build.io.secrets import host_secrets
+
+    context = work.context
+    suite = work.catalog.standin.suite if work.plan.recipe.base.kind is BaseKind.STANDIN else None
+    system = context.settings.mirrors("system")
+    with host_secrets(context.cache, context.env, context.pip, suite, system) as secrets:
+        yield secrets
+
+
+def _step_view(work: Work) -> Callable[[], View]:
+    """Return what makes a view of steps on stderr."""
+    from cannery.build.io.view import Look, make_view
+
+    context = work.context
+    progress = context.env.get("BUILDKIT_PROGRESS", "")
+    if progress not in {"", "auto", "tty", "plain"}:
+        context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
+    look = Look(brought(work.plan), context.is_verbose or progress == "plain")
+    return partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
