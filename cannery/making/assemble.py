@@ -172,20 +172,30 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
 
     `layers` are those that can be made again, by diff id. Raises as `made` and the place's `take`.
     """
-    work, context = on.work, on.work.context
+    work = on.work
     found = work.place.find(reference)
     if found and found.id == digest_of(config_text(config)):
         return
     missing = work.place.missing(config["rootfs"]["diff_ids"])
     made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])
-    if isinstance(work.place, StorePlace):
-        work.place.store.put(config_text(config), reference)
+    give(work, config, reference, {diff_id: on.files[diff_id] for diff_id in missing if diff_id in on.files})
+
+
+def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[str, IO[bytes]]) -> None:
+    """Put the image of `config` into its place under a name; `layers` are those that it is missing, by diff id.
+
+    Raises as the place's `take`, or as the store's `add`.
+    """
+    place, context = work.place, work.context
+    if isinstance(place, StorePlace):
+        for diff_id, stream in layers.items():
+            place.store.add(stream, diff_id)
+        place.store.put(config_text(config), reference)
         return
-    sent = {diff_id: on.files[diff_id] for diff_id in missing}
-    total = sum(stream.seek(0, os.SEEK_END) for stream in sent.values())
-    what = f"loading {len(sent)} layer{'' if len(sent) == 1 else 's'}"
+    total = sum(stream.seek(0, os.SEEK_END) for stream in layers.values())
+    what = f"loading {len(layers)} layer{'' if len(layers) == 1 else 's'}"
     with transfer(what, total, sys.stderr, is_terminal=context.is_terminal) as view:
-        work.place.take(config, reference, sent, view, context.pip.redact)
+        place.take(config, reference, layers, view, context.pip.redact)
 
 
 def source_ids(

@@ -5,31 +5,36 @@ BuildKit fetches a real one itself. The surroundings of the run (`Context`) come
 
 from __future__ import annotations
 
+import io
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+from cannery.assemble.image import Settings, image_config
 from cannery.errors import NetworkError
-from cannery.host.io.place import EnginePlace
 from cannery.lock.io.store import current_lock
+from cannery.making.assemble import give
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch
-from cannery.util.io.files import sha256_bytes
+from cannery.standin.tree import SHELL, entrypoint, labels
+from cannery.util.io.files import sha256_bytes, sha256_file
 from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cannery.host.io.place import StorePlace
     from cannery.lock.lock import Lock
     from cannery.pipeline import Work
+    from cannery.standin.tree import StandInSpec
     from cannery.vocab import Arch
 
 
 def make_standins(work: Work) -> None:
     """Bring the stand-in base into the place of the run, for the target and for the build host's own arch.
 
-    None is made that this host cannot run: it is needed for a foundation alone.
+    None is made that this host cannot run: it is needed for a foundation alone. Raises as `ensure_rootfs`, `cann_layer`
+    and `give`.
     """
     context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
     wanted = [
@@ -40,7 +45,8 @@ def make_standins(work: Work) -> None:
     if not wanted:
         return
     from cannery.lock.io.wheels import fetch_wheels
-    from cannery.standin.io.load import StandInRequest, ensure_standin, store_standin
+    from cannery.standin.io.rootfs import ensure_rootfs
+    from cannery.standin.io.wheel_symbols import cann_layer
     from cannery.standin.tree import TORCH_NPU, standin_spec
 
     for reference, lock in wanted:
@@ -50,11 +56,22 @@ def make_standins(work: Work) -> None:
         wanted_wheels = [spec.torch_npu] if spec.torch_npu else []
         with heartbeat(context.say, lambda: "making the stand-in base"):
             wheel = fetch_wheels(context.downloads, catalog.indexes, wanted_wheels).get(TORCH_NPU)
-            request = StandInRequest(spec=spec, torch_npu_wheel=wheel, host_arch=context.arch)
-            if isinstance(place, EnginePlace):
-                ensure_standin(request, engine_client=place.client, cache=context.cache, say=context.say)
-            else:
-                store_standin(request, store=place.store, cache=context.cache, say=context.say)
+            layer = cann_layer(spec, wheel)
+            system = ensure_rootfs(
+                spec.data, spec.target.arch, cache=context.cache, host_arch=context.arch, say=context.say
+            )
+        digests = [f"sha256:{sha256_file(system)}", f"sha256:{sha256_bytes(layer)}"]
+        with system.open("rb") as stream:
+            layers: dict[str, IO[bytes]] = dict(zip(digests, (stream, io.BytesIO(layer)), strict=True))
+            give(work, standin_config(spec, digests), reference, layers)
+
+
+def standin_config(spec: StandInSpec, diff_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the image configuration; `diff_ids` are Debian's layer and CANN's. CANN images set no CMD: nor does it."""
+    nothing = {"Config": {}, "RootFS": {"Layers": []}, "Architecture": str(spec.target.arch), "Os": "linux"}
+    more = {"Entrypoint": list(entrypoint(spec.line.set_env)), "Shell": list(SHELL), "WorkingDir": "/"}
+    words = [f"cannery: Debian {spec.data.suite} by debootstrap", "cannery: shape of CANN, stub libraries"]
+    return image_config(nothing, diff_ids, words, Settings(spec.env, labels(spec), more), spec.data.epoch)
 
 
 def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:

@@ -11,9 +11,8 @@ import io
 import json
 import tarfile
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.recipe.environment import expand_env, python_home, shell_quote
@@ -290,27 +289,4 @@ def labels(spec: StandInSpec) -> dict[str, str]:
         "org.cannery.standin.suite": spec.data.suite,
         "org.cannery.warning": "stand-in base: no CANN inside, it can run nothing on an NPU",
         "org.opencontainers.image.title": "Stand-in for a CANN base image",
-    }
-
-
-def image_config(spec: StandInSpec, diff_ids: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return the image configuration (OCI image-spec, with Docker's `Shell`).
-
-    `diff_ids` are the layers from the lowest up: (`sha256:…` of the uncompressed tar, what it is). CANN images set no
-    CMD, so there is none here.
-    """
-    created = datetime.fromtimestamp(spec.data.epoch, UTC).isoformat().replace("+00:00", "Z")
-    return {
-        "architecture": str(spec.target.arch),
-        "os": "linux",
-        "created": created,
-        "config": {
-            "Env": [f"{name}={value}" for name, value in spec.env.items()],
-            "Entrypoint": list(entrypoint(spec.line.set_env)),
-            "Shell": list(SHELL),
-            "WorkingDir": "/",
-            "Labels": labels(spec),
-        },
-        "rootfs": {"type": "layers", "diff_ids": [digest for digest, _ in diff_ids]},
-        "history": [{"created": created, "created_by": f"cannery: {what}"} for _, what in diff_ids],
     }

@@ -1,6 +1,4 @@
-"""Loading the stand-in into an engine: a recorded engine, real archives."""
-
-# ruff: noqa: ANN401 - the docker SDK has no types
+"""The stand-in base, put into the place of a run: its layers, its configuration."""
 
 from __future__ import annotations
 
@@ -11,156 +9,126 @@ import tarfile
 import zipfile
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import docker.errors
 import factories
 import pytest
-import requests
 
-from cannery.errors import BuildFailedError, UnableError
+from cannery.assemble.io.load import archive
+from cannery.errors import UnableError
+from cannery.host.io.place import StorePlace
+from cannery.lock.io import wheels
+from cannery.making.base import make_standins
 from cannery.recipe.recipe import Options
 from cannery.standin.elf import shared_library
-from cannery.standin.io import load as standin
-from cannery.standin.io.load import StandInRequest, cann_layer, docker_archive, ensure_standin, store_standin
-from cannery.standin.tree import standin_spec
+from cannery.standin.io import rootfs as system
+from cannery.standin.io.wheel_symbols import cann_layer
+from cannery.standin.tree import StandInSpec, standin_spec
 from cannery.store.io.store import Store
 from cannery.util.io.files import sha256_file
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from cannery.pipeline import Work
+    from cannery.recipe.recipe import Recipe
+
+SYSTEM = b"r" * 5000
 
 
 @dataclass
 class FakeEngine:
-    """An engine with images by reference; `answer` is what loading says, `archive` what it was given."""
+    """A place with images by reference; what it takes is kept as the archive that `docker load` gets."""
 
-    held: dict[str, str] = field(default_factory=dict)
-    answer: tuple[dict[str, str], ...] = ()
-    error: Exception | None = None
-    archive: bytes = b""
+    held: dict[str, bytes] = field(default_factory=dict)
 
-    @property
-    def images(self) -> Any:
-        return self
+    def find(self, reference: str) -> object:
+        return self.held.get(reference)
 
-    @property
-    def api(self) -> Any:
-        return self
+    def cannot(self, _arch: str) -> str:
+        return ""
 
-    def get(self, reference: str) -> Any:
-        if self.error:
-            raise self.error
-        if reference not in self.held:
-            raise docker.errors.ImageNotFound("no such image")
-        return SimpleNamespace(attrs={"Id": self.held[reference]})
-
-    def load_image(self, archive: Any, *, quiet: bool) -> Any:
-        self.archive = b"".join(archive)
-        if not self.answer:
-            with tarfile.open(fileobj=io.BytesIO(self.archive)) as opened:
-                manifest = json.loads(opened.extractfile("manifest.json").read())[0]
-            self.held[manifest["RepoTags"][0]] = f"sha256:{manifest['Config'].removesuffix('.json')}"
-        return iter(self.answer)
-
-    def info(self) -> dict[str, Any]:
-        return {"DockerRootDir": "/elsewhere"}
+    def take(self, config: Mapping[str, Any], reference: str, layers: Mapping[str, Any], *_: object) -> None:
+        self.held[reference] = b"".join(archive(layers, config, reference))
 
 
-@pytest.fixture(name="request_")
-def _request(tmp_path: Path) -> StandInRequest:
-    wheel = tmp_path / "torch_npu.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr(
+@dataclass(frozen=True)
+class Made:
+    recipe: Recipe
+    spec: StandInSpec
+    wheel: Path
+
+    def work(self, place: object, said: list[str] | None = None) -> Work:
+        lock = factories.lock(self.recipe)
+        npu = replace(self.spec.torch_npu, name="torch-npu") if self.spec.torch_npu else None
+        lock = replace(lock, packages=tuple(npu if one.name == "torch-npu" and npu else one for one in lock.packages))
+        context = SimpleNamespace(
+            say=(said if said is not None else []).append,
+            downloads=None,
+            cache=self.wheel.parent,
+            arch=Arch.AMD64,
+            is_terminal=False,
+            pip=SimpleNamespace(redact=str),
+        )
+        reference = self.spec.reference
+        plan = SimpleNamespace(recipe=self.recipe, lock=lock, base_reference=reference, build_reference=reference)
+        catalog = SimpleNamespace(standin=factories.standin(), indexes={})
+        return cast("Work", SimpleNamespace(context=context, catalog=catalog, plan=plan, place=place))
+
+
+@pytest.fixture
+def made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    wheel, tar = tmp_path / "torch_npu.whl", tmp_path / "rootfs.tar"
+    with zipfile.ZipFile(wheel, "w") as opened:
+        opened.writestr(
             "torch_npu/lib/libx.so", shared_library(Arch.AMD64, "libx.so", functions=[], needed=["libacl.so"])
         )
+    tar.write_bytes(SYSTEM)
+    monkeypatch.setattr(system, "ensure_rootfs", lambda *_, **__: tar)
+    monkeypatch.setattr(wheels, "fetch_wheels", lambda *_: {"torch-npu": wheel})
     recipe = factories.recipe(Options(base="standin"))
     spec = standin_spec(recipe, factories.lock(recipe), factories.standin())
     assert spec.torch_npu
-    return StandInRequest(
-        replace(spec, torch_npu=replace(spec.torch_npu, sha256=sha256_file(wheel))), wheel, Arch.AMD64
-    )
+    return Made(recipe, replace(spec, torch_npu=replace(spec.torch_npu, sha256=sha256_file(wheel))), wheel)
 
 
-@pytest.fixture(name="rootfs")
-def _rootfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "rootfs.tar"
-    path.write_bytes(b"r" * 5000)
-    monkeypatch.setattr(standin, "ensure_rootfs", lambda *_, **__: path)
-    return path
+def test_an_image_that_is_there_is_taken_as_it_is(made_of: Made) -> None:
+    place, said = FakeEngine({made_of.spec.reference: b"there"}), list[str]()
+    made_of.wheel.unlink()
+    make_standins(made_of.work(place, said))
+    assert (place.held, said) == ({made_of.spec.reference: b"there"}, [])
 
 
-def test_an_image_that_is_there_is_taken_as_it_is(request_: StandInRequest, tmp_path: Path) -> None:
-    engine = FakeEngine({request_.spec.reference: "sha256:1"})
-    said: list[str] = []
-    missing = replace(request_, torch_npu_wheel=None)
-    assert ensure_standin(missing, engine_client=engine, cache=tmp_path, say=said.append) == "sha256:1"
-    assert (engine.archive, said) == (b"", [])
-
-
-@pytest.mark.usefixtures("rootfs")
-def test_a_missing_one_is_loaded_and_its_id_is_its_configurations(request_: StandInRequest, tmp_path: Path) -> None:
-    engine = FakeEngine()
-    found = ensure_standin(request_, engine_client=engine, cache=tmp_path, say=lambda _: None)
-    with tarfile.open(fileobj=io.BytesIO(engine.archive)) as archive:
-        manifest = json.loads(archive.extractfile("manifest.json").read())[0]
-        config = archive.extractfile(manifest["Config"]).read()
-        layers = [archive.extractfile(name).read() for name in manifest["Layers"]]
-    assert found == f"sha256:{hashlib.sha256(config).hexdigest()}"
-    assert layers[0] == b"r" * 5000
+def test_a_missing_one_is_given_to_the_engine_in_whole(made_of: Made) -> None:
+    place = FakeEngine()
+    make_standins(made_of.work(place))
+    with tarfile.open(fileobj=io.BytesIO(place.held[made_of.spec.reference])) as opened:
+        read = lambda name: cast("io.BufferedReader", opened.extractfile(name)).read()  # noqa: E731
+        manifest = json.loads(read("manifest.json"))[0]
+        config, layers = read(manifest["Config"]), [read(name) for name in manifest["Layers"]]
+    assert (manifest["RepoTags"], layers[0]) == ([made_of.spec.reference], SYSTEM)
     assert json.loads(config)["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(x).hexdigest()}" for x in layers]
     with tarfile.open(fileobj=io.BytesIO(layers[1])) as layer:
         assert any(name.endswith("lib64/libacl.so") for name in layer.getnames())
-
-
-@pytest.mark.usefixtures("rootfs")
-def test_the_store_has_the_image_that_an_engine_has(request_: StandInRequest, tmp_path: Path) -> None:
-    engine, store = FakeEngine(), Store(tmp_path / "images")
-    wanted = ensure_standin(request_, engine_client=engine, cache=tmp_path, say=lambda _: None)
-    said: list[str] = []
-    assert store_standin(request_, store=store, cache=tmp_path, say=said.append) == wanted
-    found = store.find(request_.spec.reference)
+    # The store has the very same image, byte for byte.
+    store = Store(made_of.wheel.parent / "images")
+    make_standins(made_of.work(StorePlace(store, {}, "amd64", made_of.wheel.parent)))
+    found = store.find(made_of.spec.reference)
     assert found is not None
-    assert (found.id, found.tags, len(found.layers), len(said)) == (wanted, (request_.spec.reference,), 2, 1)
-    missing = replace(request_, torch_npu_wheel=None)
-    assert store_standin(missing, store=store, cache=tmp_path, say=said.append) == wanted
-    assert len(said) == 1
+    assert (found.id, len(found.layers)) == (f"sha256:{hashlib.sha256(config).hexdigest()}", 2)
+    make_standins(made_of.work(place))
+    assert len(place.held) == 1
 
 
-def test_the_archive_is_the_same_every_time(request_: StandInRequest, rootfs: Path) -> None:
-    archives = {b"".join(docker_archive(request_.spec, rootfs, cann_layer(request_))) for _ in range(2)}
-    assert len(archives) == 1
-
-
-def test_a_wheel_that_is_not_the_locked_one_is_refused(request_: StandInRequest) -> None:
-    assert request_.torch_npu_wheel
-    request_.torch_npu_wheel.write_bytes(b"other")
+def test_a_wheel_that_is_not_the_locked_one_is_refused(made_of: Made) -> None:
+    made_of.wheel.write_bytes(b"other")
     with pytest.raises(UnableError, match="not the locked file"):
-        cann_layer(request_)
+        cann_layer(made_of.spec, made_of.wheel)
 
 
-def test_a_wheel_that_is_not_there_is_named(request_: StandInRequest) -> None:
-    with pytest.raises(UnableError, match=r"torch-npu .* is not on this host"):
-        cann_layer(replace(request_, torch_npu_wheel=None))
-
-
-def test_a_stack_without_torch_npu_has_no_stubs(request_: StandInRequest) -> None:
-    layer = cann_layer(replace(request_, spec=replace(request_.spec, torch_npu=None), torch_npu_wheel=None))
+def test_a_stack_without_torch_npu_has_no_stubs(made_of: Made) -> None:
+    layer = cann_layer(replace(made_of.spec, torch_npu=None), None)
     with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
         assert not any(name.endswith(".so") for name in archive.getnames())
-
-
-@pytest.mark.usefixtures("rootfs")
-@pytest.mark.parametrize("answer", [({"stream": "Loading"}, {"error": "no space left on device"}), ({"stream": "ok"},)])
-def test_an_engine_that_refuses_is_a_failed_build(
-    request_: StandInRequest, tmp_path: Path, answer: tuple[dict[str, str], ...]
-) -> None:
-    with pytest.raises(BuildFailedError, match=r"no space left on device|does not list it"):
-        ensure_standin(request_, engine_client=FakeEngine(answer=answer), cache=tmp_path, say=lambda _: None)
-
-
-def test_an_engine_that_does_not_answer_is_unable(request_: StandInRequest, tmp_path: Path) -> None:
-    engine = FakeEngine(error=requests.ConnectionError("refused"))
-    with pytest.raises(UnableError, match="does not answer"):
-        ensure_standin(request_, engine_client=engine, cache=tmp_path, say=lambda _: None)

@@ -16,6 +16,7 @@ import pytest
 from cannery.catalog.catalog import BaseLine, BaseTag, StandIn
 from cannery.catalog.target import Target
 from cannery.errors import FindingsError
+from cannery.making.base import standin_config
 from cannery.recipe.recipe import Options
 from cannery.standin.stubs import Stub
 from cannery.standin.tree import (
@@ -23,7 +24,6 @@ from cannery.standin.tree import (
     StandInSpec,
     cann_tree,
     entrypoint,
-    image_config,
     standin_reference,
     standin_spec,
     tree_tar,
@@ -142,7 +142,7 @@ def test_another_python_is_a_finding() -> None:
 
 
 def test_configuration_is_that_of_a_cann_image_and_says_that_it_is_none() -> None:
-    config = image_config(spec(arch=Arch.ARM64), [("sha256:1", "one"), ("sha256:2", "two")])
+    config = standin_config(spec(arch=Arch.ARM64), ["sha256:1", "sha256:2"])
     assert (config["architecture"], config["created"]) == ("arm64", "2025-01-01T00:00:00Z")
     assert config["rootfs"]["diff_ids"] == ["sha256:1", "sha256:2"]
     assert len(config["history"]) == 2
@@ -227,7 +227,7 @@ def test_a_script_gets_its_argument_where_it_is_sourced_and_keeps_its_path() -> 
     argument = "--cxx_abi=${ATB_CXX_ABI:-1}"
     made = spec()
     made = replace(made, line=made.line.model_copy(update={"set_env": (SET_ENV[0], f"{SET_ENV[1]} {argument}")}))
-    assert image_config(made, [])["config"]["Entrypoint"][2] == (
+    assert standin_config(made, [])["config"]["Entrypoint"][2] == (
         f'source {SET_ENV[0]} && source {SET_ENV[1]} {argument} && exec "$@"'
     )
     files = tree(made)

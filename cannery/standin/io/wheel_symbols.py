@@ -1,4 +1,4 @@
-"""Read the dynamic symbols of the shared libraries in a wheel, without unpacking it."""
+"""The CANN-shaped layer of a stand-in, with stubs for what the libraries of a torch_npu wheel want."""
 
 from __future__ import annotations
 
@@ -13,17 +13,35 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from cannery.errors import UnableError
-from cannery.standin.stubs import Library
+from cannery.standin.stubs import Library, plan_stubs, stub_library
+from cannery.standin.tree import cann_tree, tree_tar
+from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from cannery.standin.tree import StandInSpec
 
 IS_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 # A whole string (zero bytes around it) that may be the name of a library to open.
 LIBRARY_NAME = re.compile(rb"(?<=\0)lib[A-Za-z0-9_+-]+(?:\.so)?(?=\0)")
 SYMBOL = struct.Struct("<IBBHQQ")
 STB_GLOBAL, STB_WEAK = 1, 2
+
+
+def cann_layer(spec: StandInSpec, wheel: Path | None) -> bytes:
+    """Return the layer's tar; `wheel` is the locked torch_npu, None for a stack without it.
+
+    Raises `UnableError` for another file, and as `wheel_libraries`.
+    """
+    stubs = {}
+    if spec.torch_npu is not None and wheel is not None:
+        if spec.torch_npu.sha256 and sha256_file(wheel) != spec.torch_npu.sha256:
+            raise UnableError("not the locked file: its hash differs", where=str(wheel), hint="remove it and run again")
+        planned = plan_stubs(wheel_libraries(wheel), spec.data.libraries)
+        stubs = {stub: stub_library(stub, spec.target.arch) for stub in planned}
+    return tree_tar(cann_tree(spec, stubs), spec.data.epoch)
 
 
 def wheel_libraries(wheel: Path) -> tuple[Library, ...]:
