@@ -297,14 +297,14 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
     """Fetch wheels and trees; return {path in the rendered folder: file}."""
     from cannery.lock.io.wheels import fetch_wheels
     from cannery.render.render import tool_paths, wheel_paths
-    from cannery.sources.io.planned_sources import fetch_planned, links
+    from cannery.sources.io.planned_sources import fetch_planned
 
     files = fetch_wheels(context.downloads, catalog.indexes, [p for p in plan.lock.packages if p.complete])
     tools = fetch_wheels(context.downloads, catalog.indexes, plan.tools.packages, "build tools")
     return {
         **{path: tools[package.name] for path, package in tool_paths(plan).items()},
         **{path: files[package.name] for path, package in wheel_paths(plan).items()},
-        **links(fetch_planned(context.sources(catalog), plan)),
+        **fetch_planned(context.sources(catalog), plan),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from cannery.commands import options_of
 from cannery.errors import ExitCode, FindingsError, UsageError
-from cannery.patches.result import origin_folders, port_lines, port_value
 from cannery.patches.sets import SHOWN, kept_sets
 from cannery.pipeline import patch_inputs, planned
 from cannery.vocab import did_you_mean
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.patches.io.git_apply import Git
-    from cannery.patches.result import Ported
+    from cannery.patches.io.port import Ported
     from cannery.patches.sets import PatchSet
 
     Results = Sequence[tuple[PatchSet, Sequence[Ported]]]
@@ -89,7 +89,7 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, and print what becomes of each patch."""
     from cannery.patches.io.git_apply import git_repository
     from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
-    from cannery.patches.io.trees import TreeReader
+    from cannery.sources.io.trees import TreeReader
 
     catalog = context.catalog()
     component = source_component(catalog, arguments.repo)
@@ -129,6 +129,8 @@ def _fetched(context: Context, catalog: Catalog, component: str, commit: str) ->
 
 
 def _print_ported(context: Context, results: Results, to: str) -> None:
+    from cannery.patches.io.port import port_lines, port_value
+
     if context.is_json:
         value = [port_value(one, found.origin) for found, patches in results for one in patches]
         first = results[0][0]
@@ -146,8 +148,9 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
     """Write ported sets, each patch as it would be made on the new tree; those that are there already are left out."""
     from cannery.patches.io.folders import write_set
 
-    folders = origin_folders([found for found, _ in results])
-    for (found, patches), inner in zip(results, folders, strict=True):
+    for found, patches in results:
+        # Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+        inner = re.sub(r"[^\w.]+", "-", found.keeper) if len(results) > 1 else ""
         new = [one.result for one in patches if not one.result.already]
         texts = {f"{one.patch.name}.patch": git.diff(one.changes) for one in new}
         folder = output / inner / found.repo / to[:DIGITS]
@@ -160,8 +163,7 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Make a set of a working tree's changes: a patch a file."""
     from cannery.patches.io.folders import write_set
-    from cannery.patches.io.port import source_component
-    from cannery.patches.io.working_tree import new_set
+    from cannery.patches.io.port import new_set, source_component
 
     catalog = context.catalog()
     repo = arguments.repo

@@ -10,15 +10,14 @@ import pytest
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.patches.io.folders import read_set
-from cannery.patches.io.git_apply import Git, git_repository
+from cannery.patches.io.git_apply import FileChange, Git, Layered, git_repository
 from cannery.patches.io.port import ported
-from cannery.patches.result import FileChange, Layered, origin_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cannery.patches.result import Files, PatchResult
+    from cannery.patches.io.git_apply import Files, PatchResult
     from cannery.patches.sets import PatchFile, PatchSet
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
@@ -297,10 +296,3 @@ def test_the_result_of_a_patch_at_another_place_does_not_count(git: Git) -> None
     assert applied(git, text, tree).already, "git finds it in g"
     ((_, (one,)),) = ported(git, [patches("us", core=text)], tree, lambda: Tree({"x.py": before}))
     assert (one.result.ok, [problem.path for problem in one.result.problems]) == (False, ["x.py"])
-
-
-def test_sets_of_several_origins_are_written_apart() -> None:
-    origins = ("verl-npu at 09b8c1253af0", "images/patches/verl/796871d7d", "PATCHES/verl/796871d7d")
-    sets = [patches(origin) for origin in origins]
-    assert origin_folders(sets) == ("verl-npu-at-09b8c1253af0", "images-patches", "PATCHES")
-    assert origin_folders(sets[:1]) == ("",)

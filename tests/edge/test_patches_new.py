@@ -12,7 +12,7 @@ from test_patching import PATCHED_FILE, Stack, diff, made_stack, plugin_files
 
 from cannery.errors import UnableError
 from cannery.patches.io.folders import folder_sets, write_set
-from cannery.patches.io.working_tree import patch_names
+from cannery.patches.io.port import patch_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import re
 import shutil
-import tarfile
 import tempfile
 import threading
 import zipfile
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import requests
 
 from cannery.authoring.facts import Tree
-from cannery.errors import NetworkError, UsageError
+from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places, url_path
 from cannery.lock.io.wheels import wheel_metadata
 from cannery.sources.io.git import read
 from cannery.sources.io.git_cache import GitCache
+from cannery.sources.io.trees import TreeReader, requirement_texts
 from cannery.sources.requires import is_requirement_file
 from cannery.util.io.http import HostSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.component import FromSource, PatchSets
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 TIMEOUT, ANSWERS = 60.0, 20.0
-# The largest file of a tree that is looked at.
-MOST = 1 << 20
+PKG_INFO = "PKG-INFO"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -69,9 +70,9 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
         if chosen in wheels:
             return Tree(what, metadata=_wheel_metadata(chosen, session), date=chosen.uploaded)
         texts = _sdist_texts(chosen, session)
-    except (requests.RequestException, OSError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except (requests.RequestException, OSError, UnableError, zipfile.BadZipFile) as error:
         raise NetworkError(f"{chosen.file} cannot be read: {error}", where=str(chosen.place)) from error
-    return Tree(what, texts, texts.get("PKG-INFO", ""), chosen.uploaded)
+    return Tree(what, texts, texts.get(PKG_INFO, ""), chosen.uploaded)
 
 
 def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
@@ -80,34 +81,29 @@ def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
     beside = None if is_local else session.get(f"{wheel.url}.metadata", timeout=TIMEOUT)
     if beside is not None and beside.ok and beside.text.startswith("Metadata-Version:"):
         return beside.text
-    with url_path(wheel.url).open("rb") if is_local else tempfile.TemporaryFile() as file:
-        if not is_local:
-            with session.get(wheel.url, stream=True, timeout=TIMEOUT) as answer:
-                answer.raise_for_status()
-                shutil.copyfileobj(answer.raw, file)
-        with zipfile.ZipFile(file) as archive:
-            return wheel_metadata(archive)
+    with _fetched(wheel, session) as path, zipfile.ZipFile(path) as archive:
+        return wheel_metadata(archive)
 
 
 def _sdist_texts(sdist: Listed, session: requests.Session) -> dict[str, str]:
-    """Return the texts of an sdist that say what it asks for; it is read as it comes, and not kept."""
-    if sdist.url.startswith("file:"):
-        with url_path(sdist.url).open("rb") as file:
-            return _tar_texts(file)
-    with session.get(sdist.url, stream=True, timeout=TIMEOUT) as answer:
+    """Return the texts of an sdist that say what it asks for, and its PKG-INFO."""
+    with _fetched(sdist, session) as path, closing(TreeReader(path)) as tree:
+        about = (tree.read(PKG_INFO) or b"").decode(errors="replace")
+        return requirement_texts(tree) | {PKG_INFO: about}
+
+
+@contextmanager
+def _fetched(file: Listed, session: requests.Session) -> Iterator[Path]:
+    """Give the path of a release's file while the block runs; one of a folder is read where it is."""
+    if file.url.startswith("file:"):
+        yield url_path(file.url)
+        return
+    with tempfile.TemporaryDirectory() as folder, session.get(file.url, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
-        return _tar_texts(answer.raw)
-
-
-def _tar_texts(stream: Any) -> dict[str, str]:  # noqa: ANN401 - whatever has read()
-    texts: dict[str, str] = {}
-    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
-        for member in archive:
-            path = member.name.partition("/")[2]
-            if member.isfile() and member.size <= MOST and (path == "PKG-INFO" or is_requirement_file(path)):
-                file = archive.extractfile(member)
-                texts[path] = file.read().decode(errors="replace") if file else ""
-    return texts
+        path = Path(folder, Path(file.file).name)
+        with path.open("wb") as target:
+            shutil.copyfileobj(answer.raw, target)
+        yield path
 
 
 def commit_tree(store: SourceStore, name: str, component: FromSource, commit: str) -> Tree:

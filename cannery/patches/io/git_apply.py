@@ -9,24 +9,39 @@ import os
 import re
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cannery.errors import FindingsError
-from cannery.patches.result import EXECUTABLE, FileChange, PatchResult, Problem, notes_in, problems_in
 from cannery.patches.sets import strip_level, surplus
 from cannery.sources.io.git import attempt, read
 from cannery.sources.plan import is_bad_path
+from cannery.util.addresses import plain
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cannery.patches.result import Files
     from cannery.patches.sets import PatchFile
 
+EXECUTABLE = "100755"
 PLAIN = "100644"
+# Of a hunk that does not fit so many lines are shown; lines are cut at this width.
+SHOWN_LINES = 12
+WIDTH = 160
+# What git writes with `apply --verbose` under LC_ALL=C.
+CHECKED = re.compile(r"Checking patch (.+)\.\.\.")
+MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")
+MISFIT = re.compile(
+    r"^(?:error: while searching for:\n(?P<wanted>.*?)\n)?error: patch failed: (?P<path>.+):(?P<line>\d+)\n",
+    re.DOTALL | re.MULTILINE,
+)
+ERROR = re.compile(r"error: (.+): (patch does not apply|.+)")
+WORDS = {
+    "already exists in index": "it exists already, with other content",
+    "does not exist in index": "the file does not exist",
+}
 # What of the environment changes how git reads and writes patches.
 NOT_OURS = ("GIT_CONFIG", "GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
 # Names in messages are written as they are; the user's attributes are for the user's own trees.
@@ -38,6 +53,84 @@ EDITED = "make the patch again with `git diff`; who edits a hunk by hand must co
 # No setting of the user's changes how a patch is read.
 WITHOUT_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"
+
+
+class Files(Protocol):
+    """The files of a tree, wherever they are."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None when there is none."""
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed."""
+
+
+@dataclass
+class Layered:
+    """A tree with changes over it: `changed` has the bytes of files (None: no file), `modes` whether they may run."""
+
+    under: Files
+    changed: dict[str, bytes | None] = field(default_factory=dict)
+    modes: dict[str, bool] = field(default_factory=dict)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes as they are now; None for no such file."""
+        return self.changed[path] if path in self.changed else self.under.read(path)
+
+    def is_executable(self, path: str) -> bool:
+        """Whether a file may be executed as it is now."""
+        return self.modes[path] if path in self.modes else self.under.is_executable(path)
+
+    def add(self, changes: Iterable[FileChange]) -> None:
+        """Lay changes over the tree."""
+        for one in changes:
+            self.changed[one.path] = one.after
+            if one.new_mode is not None:
+                self.modes[one.path] = one.new_mode == EXECUTABLE
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file: its bytes and git's mode before and after; None where there is no file."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    old_mode: str | None = None
+    new_mode: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a patch does not apply, or changes nothing; `lines` are what it searches for, or a conflict."""
+
+    patch: str
+    path: str
+    what: str
+    lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.patch}.patch: {self.path}: {self.what}", *(f"    {line}" for line in self.lines)))
+
+
+@dataclass(frozen=True)
+class PatchResult:
+    """What a patch does to a tree: the files that it changes, or its problems.
+
+    `already`: the tree has it; `changes` then lead from the tree without it to the tree as it is. `notes` are about
+    hunks that go to other lines.
+    """
+
+    patch: PatchFile
+    changes: tuple[FileChange, ...] = ()
+    already: bool = False
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the patch fits the tree, or the tree has it already."""
+        return not self.problems
 
 
 @dataclass(frozen=True)
@@ -73,11 +166,11 @@ class Git:
         said = done.stderr.decode(errors="replace")
         changes = self._changes(before, self._written()) if done.returncode == 0 else ()
         if changes:
-            return _checked(PatchResult(patch, changes, notes=tuple(notes_in(said))))
+            return _checked(PatchResult(patch, changes, notes=tuple(_notes_in(said))))
         read(self._words("read-tree", before), self.env)
         if self._apply(patch, "--cached", "-R").returncode == 0:
             return PatchResult(patch, self._changes(self._written(), before), already=True)
-        problems = tuple(problems_in(patch, said)) or (Problem(patch.name, "", "changes nothing"),)
+        problems = tuple(_problems_in(patch, said)) or (Problem(patch.name, "", "changes nothing"),)
         return PatchResult(patch, problems=problems)
 
     def merge(self, ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, bool]:
@@ -168,3 +261,31 @@ def _unread(patch: PatchFile, said: str) -> FindingsError:
 
 def _file(patch: PatchFile) -> str:
     return f"{patch.name}.patch"
+
+
+def _notes_in(said: str) -> Iterator[str]:
+    """Give notes about the hunks that git applied at other lines; `said` is what it wrote."""
+    path = ""
+    for line in said.splitlines():
+        if checked := CHECKED.fullmatch(line):
+            path = checked[1].rpartition(" => ")[2]
+        elif moved := MOVED.fullmatch(line):
+            yield f"{path}: hunk {moved[1]} applies at line {moved[2]}, {int(moved[3]):+} from its header's"
+
+
+def _problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
+    """Give the problems of a patch that git refused; `said` is what it wrote."""
+    named = set()
+    for misfit in MISFIT.finditer(said):
+        named.add(misfit["path"])
+        wanted = tuple(map(shown_line, (misfit["wanted"] or "").removesuffix("\n").split("\n")))
+        what = f"the hunk for line {misfit['line']} does not fit; it is for these lines:"
+        yield Problem(patch.name, misfit["path"], what, wanted[:SHOWN_LINES])
+    for line in MISFIT.sub("", said).splitlines():
+        if (error := ERROR.fullmatch(line)) and error[1] not in named:
+            yield Problem(patch.name, error[1], WORDS.get(error[2], error[2]))
+
+
+def shown_line(line: str) -> str:
+    """Return a line of a file for a message: cut, without control characters."""
+    return plain(line.rstrip("\r"))[:WIDTH]

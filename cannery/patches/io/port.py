@@ -1,28 +1,79 @@
-"""`build.py patches port`: the sets for a commit tried on another one, by git, merged where they do not fit."""
+"""`patches port`: sets tried on another commit, merged where they do not fit; `patches new`: a set of one's own."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import re
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, count
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
-from cannery.patches.result import FileChange, Layered, PatchResult, Ported, Problem, conflicts_in
+from cannery.patches.io.git_apply import FileChange, Layered, PatchResult, Problem, git_repository, shown_line
 from cannery.patches.sets import HASH, SHORTEST, SHOWN, component_named, fitting_sets, kept_sets, refuse_ambiguous
-from cannery.sources.plan import COMMIT
+from cannery.sources.io.git import GitReadError
+from cannery.sources.io.work_tree import head_blob, kind_of, read_work_tree, tree_root
+from cannery.sources.plan import COMMIT, Kind
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from cannery.catalog.catalog import Catalog
-    from cannery.patches.io.git_apply import Git
-    from cannery.patches.io.trees import TreeReader
-    from cannery.patches.result import Files
+    from cannery.patches.io.git_apply import Files, Git
     from cannery.patches.sets import PatchFile, PatchSet
+    from cannery.sources.io.trees import TreeReader
+    from cannery.sources.io.work_tree import WorkTree
 
     # Opens the tree of a component at a commit.
     OpenTree = Callable[[str, str], TreeReader]
+
+
+# Characters of a patch's name; file systems take 255 bytes.
+LONGEST = 60
+FATAL = "fatal: "
+
+
+@dataclass(frozen=True)
+class Ported:
+    """What became of one patch on another tree; `is_merged`: it did not fit as it is, and git merged it."""
+
+    result: PatchResult
+    is_merged: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The outcome as a whole."""
+        if not self.result.ok:
+            return "does not apply"
+        if self.result.already:
+            return "is there already"
+        if self.is_merged:
+            return "applies, merged with what changed upstream"
+        return "applies, at other lines" if self.result.notes else "applies"
+
+
+def port_lines(one: Ported) -> Iterator[str]:
+    """Give the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
+    yield f"{one.result.patch.name}: {one.verdict}"
+    yield from (f"  {note}" for note in one.result.notes)
+    for problem in one.result.problems:
+        yield f"  {problem.path}: {problem.what}"
+        yield from (f"      {line}" for line in problem.lines)
+
+
+def port_value(one: Ported, origin: str) -> dict[str, Any]:
+    """Return the same for JSON; `origin` is where the patch's set is kept."""
+    return {
+        "patch": one.result.patch.name,
+        "origin": origin,
+        "result": one.verdict,
+        "files": [change.path for change in one.result.changes],
+        "notes": one.result.notes,
+        "problems": [asdict(problem) for problem in one.result.problems],
+    }
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
@@ -146,5 +197,88 @@ def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChan
         return Problem(name, one.path, "the file does not exist" if ours is None else "the file has other content")
     merged, is_clean = git.merge(ours, one.before, one.after)
     if not is_clean:
-        return Problem(name, one.path, "both sides changed the same lines", conflicts_in(merged))
+        return Problem(name, one.path, "both sides changed the same lines", _conflicts_in(merged))
     return replace(one, before=ours, after=merged) if merged != ours else None
+
+
+def _conflicts_in(merged: bytes) -> tuple[str, ...]:
+    """Return the parts of a three-way merge in which both sides differ, with git's marks, as lines."""
+    found: list[str] = []
+    is_inside = False
+    for line in merged.decode(errors="replace").split("\n"):
+        is_inside = is_inside or line.startswith("<<<<<<< ")
+        if is_inside:
+            found.append(shown_line(line))
+        is_inside = is_inside and not line.startswith(">>>>>>> ")
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class NewSet:
+    """A set made of a working tree: its HEAD, patches by name, and files that are in no patch."""
+
+    rev: str
+    texts: dict[str, bytes]
+    untracked: tuple[str, ...]
+
+
+def new_set(folder: Path, env: Mapping[str, str]) -> NewSet:
+    """Make a set of what differs from HEAD in the working tree that `folder` is in, file by file.
+
+    Raises `UsageError` for a folder that is in none, or whose tree git cannot read, `FindingsError` for a tree without
+    changes and for changes that no patch of a file can hold.
+    """
+    try:
+        tree = read_work_tree(tree_root(folder), env)
+    except GitReadError as error:
+        hint = "name the working tree that you develop in"
+        what = f"--tree: git cannot read {str(folder)!r}: {str(error).removeprefix(FATAL)}"
+        raise UsageError(what, hint=hint) from error
+    if tree.head is None:
+        hint = "patches are for a commit: commit the state that they change"
+        raise UsageError(f"--tree: nothing was committed yet in {str(folder)!r}", hint=hint)
+    _refuse_submodules(tree, env)
+    found = {path: _change(tree, path, env) for path in tree.differing()}
+    if not found:
+        new = f"; git does not track {', '.join(tree.untracked[:3])}: `git add -N` it" if tree.untracked else ""
+        raise FindingsError(
+            f"nothing differs from HEAD{new}", where=str(tree.folder), hint="change what is to be patched"
+        )
+    names = patch_names(list(found))
+    with git_repository(env) as git:
+        texts = {names[path]: git.diff([one]) for path, one in found.items()}
+    return NewSet(tree.head, texts, tree.untracked)
+
+
+def _change(tree: WorkTree, path: str, env: Mapping[str, str]) -> FileChange:
+    before, kind = tree.at_head.get(path), kind_of(tree.folder, path)
+    if Kind.LINK in {kind, before[0] if before else None}:
+        raise FindingsError(f"{path} is a symlink: no patch can hold it", where=str(tree.folder))
+    after = (tree.folder / path).read_bytes() if kind else None
+    return FileChange(path, head_blob(tree, path, env), after, before[0] if before else None, kind)
+
+
+def _refuse_submodules(tree: WorkTree, env: Mapping[str, str]) -> None:
+    """Refuse a tree with changes inside a submodule, or another commit of it: no patch of this tree can hold them."""
+    for path, commit in tree.submodules.items():
+        folder = tree.folder / path
+        if folder.is_symlink() or not (folder / ".git").exists():
+            continue
+        inner = read_work_tree(folder, env)
+        if inner.head != commit or inner.differing():
+            hint = f"make its patches with --tree {folder}, or take the changes back"
+            raise FindingsError(f"submodule {path} has changes of its own", where=str(tree.folder), hint=hint)
+
+
+def patch_names(paths: list[str]) -> dict[str, str]:
+    """Return {path: name of its patch}: the file's own name without its ending, with a number where another has it."""
+    names: dict[str, str] = {}
+    for path in sorted(paths):
+        name = re.sub(r"[^\w-]+", "_", PurePosixPath(path).stem).strip("_")[:LONGEST] or "file"
+        taken = set(names.values())
+        names[path] = next(one for one in chain([name], _numbered(name)) if one not in taken)
+    return names
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (f"{name}_{number}" for number in count(2))

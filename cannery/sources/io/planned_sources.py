@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import sys
-import tarfile
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from cannery.errors import UnableError, UsageError
 from cannery.plan.sources import LocalTree
 from cannery.sources.io.fetch import LOCAL, fetch_sources
+from cannery.sources.io.trees import TreeReader, requirement_texts
 from cannery.sources.plan import source_request
-from cannery.sources.requires import compare, is_requirement_file
+from cannery.sources.requires import compare
 from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 # Things missing from a tree that are printed.
 SHOWN = 3
-# Bytes of a file of requirements that are read, and differences that are named.
-LARGEST = 1_000_000
 SHOWN_DIFFERENCES = 4
 
 
@@ -92,8 +91,8 @@ def refuse_other_tree(chosen: ChosenSource, folder: Path) -> None:
         raise UsageError(what, hint=f"name a working tree of {chosen.name}, as git checks it out")
 
 
-def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
-    """Return {file name below sources/: file} of every tree of `plan`; releases come with the wheels.
+def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, Path]:
+    """Return {path in the rendered folder: tar} of every tree of `plan`; releases come with the wheels.
 
     What is missing in a tree, or asks for other packages than the lock has, is printed. Raises as `fetch_some`.
     """
@@ -102,7 +101,7 @@ def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, SourceFile]:
     for file in files.values():
         for words in tree_doubts(plan.recipe, file):
             store.say(f"warning: {file.name}: {words}")
-    return {step.file: files[step.name] for step in steps}
+    return {f"sources/{step.file}": files[step.name].tar for step in steps}
 
 
 def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
@@ -141,11 +140,6 @@ def _fetch(
     return fetch_sources(requests, store)
 
 
-def links(files: Mapping[str, SourceFile]) -> dict[str, Path]:
-    """Return {path in the rendered folder: tar}."""
-    return {f"sources/{name}": file.tar for name, file in files.items()}
-
-
 def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
     """Give sentences about where the tree in `tar` asks for other packages than `known` lists; none when it agrees.
 
@@ -153,7 +147,8 @@ def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
     """
     if not known.requires_from:
         return
-    comparison = compare(known.requires, _texts(tar), known.requires_from)
+    with closing(TreeReader(tar)) as tree:
+        comparison = compare(known.requires, requirement_texts(tree), known.requires_from)
     names = [str(difference) for difference in comparison.differences]
     more = f"; and {len(names) - SHOWN_DIFFERENCES} more" if len(names) > SHOWN_DIFFERENCES else ""
     if names:
@@ -170,12 +165,11 @@ def syntax_doubts(tar: Path, modules: Collection[str], python: str) -> Iterator[
     if sys.version_info < version:
         return
     faults, wanted = [], {*modules}
-    with tarfile.open(tar) as archive:
-        for member in archive:
-            is_module = member.name.endswith(".py") and not wanted.isdisjoint(member.name.split("/")[:-1])
-            if is_module and member.isfile() and (content := archive.extractfile(member)):
-                fault = _syntax(content.read(), version)
-                faults += [f"{member.name}, {fault}"] if fault else []
+    with closing(TreeReader(tar)) as tree:
+        for path in tree.paths:
+            is_module = path.endswith(".py") and not wanted.isdisjoint(path.split("/")[:-1])
+            if is_module and (fault := _syntax(tree.read(path) or b"", version)):
+                faults.append(f"{path}, {fault}")
     if faults:
         more = f" (and {len(faults) - 1} more files)" if len(faults) > 1 else ""
         yield f"Python {python} cannot compile {faults[0]}{more}"
@@ -190,16 +184,3 @@ def _syntax(source: bytes, version: tuple[int, ...]) -> str:
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error)
     return ""
-
-
-def _texts(tar: Path) -> dict[str, str]:
-    """Read the files of a tree that may say what it asks for: {path: text}."""
-    try:
-        with tarfile.open(tar) as archive:
-            return {
-                member.name: content.read(LARGEST).decode("utf-8", "replace")
-                for member in archive
-                if member.isfile() and is_requirement_file(member.name) and (content := archive.extractfile(member))
-            }
-    except (OSError, tarfile.TarError) as error:
-        raise UnableError(f"{tar.name} cannot be read: {error}", where=str(tar.parent)) from error

@@ -6,6 +6,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
+from cannery.sources.requires import is_requirement_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +70,9 @@ class TreeReader:
         if file is not None:
             return f"{file} is a file in the tree, and no folder"
         return f"{path} is a folder in the tree" if any(name.startswith(f"{path}/") for name in self._names) else ""
+
+
+def requirement_texts(tree: TreeReader) -> dict[str, str]:
+    """Return the files of a tree that may say what it asks for: {path: text}."""
+    wanted = [path for path in tree.paths if is_requirement_file(path)]
+    return {path: (tree.read(path) or b"").decode("utf-8", "replace") for path in wanted}
