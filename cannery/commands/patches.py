@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.patches.io.git_apply import Git
-    from cannery.patches.io.port import Ported
+    from cannery.patches.io.git_apply import Git, PatchResult
     from cannery.patches.sets import PatchSet
 
-    Results = Sequence[tuple[PatchSet, Sequence[Ported]]]
+    Results = Sequence[tuple[PatchSet, Sequence[PatchResult]]]
 
 
 # Where sets are in a checkout.
@@ -104,7 +103,7 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
         tree = open_tree(component, to)
         results = ported(git, found, tree, lambda: open_tree(component, full_commit(catalog, component, start)))
         _print_ported(context, results, to)
-        fits = all(one.result.ok for _, patches in results for one in patches)
+        fits = all(one.ok for _, patches in results for one in patches)
         if arguments.output and fits:
             _write(context, git, results, Path(arguments.output), to)
     if arguments.output and not fits:
@@ -141,7 +140,7 @@ def _print_ported(context: Context, results: Results, to: str) -> None:
             print(f"== {found.folder} of {found.keeper}")
         for one in patches:
             print("\n".join(port_lines(one)))
-        print(f"{sum(one.result.ok for one in patches)} of {len(patches)} apply or are there already")
+        print(f"{sum(one.ok for one in patches)} of {len(patches)} apply or are there already")
 
 
 def _write(context: Context, git: Git, results: Results, output: Path, to: str) -> None:
@@ -151,7 +150,7 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
     for found, patches in results:
         # Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
         inner = re.sub(r"[^\w.]+", "-", found.keeper) if len(results) > 1 else ""
-        new = [one.result for one in patches if not one.result.already]
+        new = [one for one in patches if not one.already]
         texts = {f"{one.patch.name}.patch": git.diff(one.changes) for one in new}
         folder = output / inner / found.repo / to[:DIGITS]
         if texts:

@@ -81,11 +81,11 @@ def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str
     found = [requirement for text in reading.texts if (requirement := _requirement(reading, text)) is not None]
     ours, theirs = _by_name(Requirement(text) for text in known), _by_name(found)
     differences = tuple(
-        Difference(name, _written(ours.get(name)), _written(theirs.get(name)))
+        Difference(name, _written(ours.get(name, ())), _written(theirs.get(name, ())))
         for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name, {}).keys() != theirs.get(name, {}).keys()
+        if ours.get(name) != theirs.get(name)
     )
-    texts = tuple(sorted(text for asked in theirs.values() for text in asked.values()))
+    texts = tuple(sorted(str(one) for asked in theirs.values() for one in asked))
     return Comparison(texts, differences, tuple(reading.unread))
 
 
@@ -97,31 +97,25 @@ def _requirement(reading: _Reading, text: str) -> Requirement | None:
         return None
 
 
-def _by_name(requirements: Iterable[Requirement]) -> dict[str, dict[tuple[object, ...], str]]:
-    """{name: {what is compared: text in normal form}}, those of one name and marker put together."""
+def _by_name(requirements: Iterable[Requirement]) -> dict[str, set[Requirement]]:
+    """{name: what is asked of it}, in normal form, those of one name and marker put together."""
     merged: dict[tuple[str, str], Requirement] = {}
     for one in requirements:
-        name = canonicalize_name(one.name)
-        there = merged.setdefault((name, str(one.marker or "")), one)
+        one.name = canonicalize_name(one.name)
+        one.extras = {canonicalize_name(extra) for extra in one.extras}
+        there = merged.setdefault((one.name, str(one.marker or "")), one)
         if there is not one:
             there.specifier &= one.specifier
             there.extras |= one.extras
             there.url = there.url or one.url
-    found: dict[str, dict[tuple[object, ...], str]] = {}
-    for (key, marker), one in merged.items():
-        extras = frozenset(canonicalize_name(extra) for extra in one.extras)
-        found.setdefault(key, {})[one.specifier, extras, marker, one.url] = _text(key, extras, one, marker)
+    found: dict[str, set[Requirement]] = {}
+    for one in merged.values():
+        found.setdefault(one.name, set()).add(one)
     return found
 
 
-def _text(name: str, extras: frozenset[str], one: Requirement, marker: str) -> str:
-    extra = f"[{','.join(sorted(extras))}]" if extras else ""
-    wanted = f" @ {one.url}" if one.url else ",".join(sorted(str(one.specifier).split(",")))
-    return f"{name}{extra}{wanted}" + (f"; {marker}" if marker else "")
-
-
-def _written(asked: Mapping[tuple[object, ...], str] | None) -> str:
-    return " and ".join(sorted(asked.values())) if asked else NOTHING
+def _written(asked: Iterable[Requirement]) -> str:
+    return " and ".join(sorted(map(str, asked))) or NOTHING
 
 
 def _read_place(reading: _Reading, place: str) -> None:

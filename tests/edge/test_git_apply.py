@@ -254,7 +254,7 @@ def test_sets_are_tried_on_what_those_before_them_left(git: Git) -> None:
     mine = patches("PATCHES/verl/796871d7d", mine=change("a.py", "two", "three"))
 
     def oks(*sets: PatchSet) -> list[bool]:
-        return [one.result.ok for _, (one,) in ported(git, sets, tree, unknown)]
+        return [one.ok for _, (one,) in ported(git, sets, tree, unknown)]
 
     assert oks(plugin, mine) == [True, True]
     assert oks(mine, plugin) == [False, True]
@@ -264,8 +264,8 @@ def test_what_does_not_fit_is_merged(git: Git) -> None:
     upstream = OLD.replace(b"line 8\n", b"eight\n").replace(b"line 2\n", b"")
     ((_, (one,)),) = ported(git, [patches("us", core=CHANGE)], Tree({"x.py": upstream}), lambda: Tree({"x.py": OLD}))
     wanted = upstream.replace(b"line 10\n", b"changed\n")
-    assert (one.is_merged, contents(one.result)) == (True, {"x.py": wanted})
-    text = git.diff(one.result.changes)
+    assert (one.is_merged, contents(one)) == (True, {"x.py": wanted})
+    text = git.diff(one.changes)
     assert contents(applied(git, text, Tree({"x.py": upstream}))) == {"x.py": wanted}
 
 
@@ -274,7 +274,7 @@ def test_a_merge_is_of_what_earlier_patches_made(git: Git) -> None:
     upstream = OLD.replace(b"line 8\n", b"eight\n")
     sets = [patches("us", a=CHANGE, b=again)]
     ((_, found),) = ported(git, sets, Tree({"x.py": upstream}), lambda: Tree({"x.py": OLD}))
-    assert [contents(one.result) for one in found][-1] == {"x.py": upstream.replace(b"line 10", b"again")}
+    assert [contents(one) for one in found][-1] == {"x.py": upstream.replace(b"line 10", b"again")}
 
 
 def test_a_conflict_shows_both_sides(git: Git) -> None:
@@ -282,7 +282,7 @@ def test_a_conflict_shows_both_sides(git: Git) -> None:
     new = b"--- /dev/null\n+++ b/y.py\n@@ -0,0 +1 @@\n+y\n"
     sets = [patches("us", core=CHANGE + new)]
     ((_, (one,)),) = ported(git, sets, Tree({"x.py": upstream, "y.py": b"z\n"}), lambda: Tree({"x.py": OLD}))
-    first, second = one.result.problems
+    first, second = one.problems
     assert (first.path, second.path) == ("x.py", "y.py")
     assert [line for line in first.lines if line[0] not in "<=>|"] == ["upstream", "line 10", "changed"]
 
@@ -295,4 +295,4 @@ def test_the_result_of_a_patch_at_another_place_does_not_count(git: Git) -> None
     tree = Tree({"x.py": upstream})
     assert applied(git, text, tree).already, "git finds it in g"
     ((_, (one,)),) = ported(git, [patches("us", core=text)], tree, lambda: Tree({"x.py": before}))
-    assert (one.result.ok, [problem.path for problem in one.result.problems]) == (False, ["x.py"])
+    assert (one.ok, [problem.path for problem in one.problems]) == (False, ["x.py"])

@@ -118,7 +118,7 @@ class PatchResult:
     """What a patch does to a tree: the files that it changes, or its problems.
 
     `already`: the tree has it; `changes` then lead from the tree without it to the tree as it is. `notes` are about
-    hunks that go to other lines.
+    hunks that go to other lines. `is_merged`: it did not fit as it is, and git merged it.
     """
 
     patch: PatchFile
@@ -126,11 +126,23 @@ class PatchResult:
     already: bool = False
     notes: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    is_merged: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether the patch fits the tree, or the tree has it already."""
         return not self.problems
+
+    @property
+    def verdict(self) -> str:
+        """The outcome as a whole."""
+        if not self.ok:
+            return "does not apply"
+        if self.already:
+            return "is there already"
+        if self.is_merged:
+            return "applies, merged with what changed upstream"
+        return "applies, at other lines" if self.notes else "applies"
 
 
 @dataclass(frozen=True)

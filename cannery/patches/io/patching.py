@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cannery.errors import BuildFailedError
 from cannery.patches.edits import TAKING_OVER, edited
 from cannery.patches.io.folders import plugin_sets
-from cannery.patches.io.git_apply import Layered, Problem, git_repository
-from cannery.patches.sets import find_set
+from cannery.patches.io.git_apply import FileChange, Layered, PatchResult, Problem, git_repository
+from cannery.patches.sets import PatchFile, PatchSet, find_set
 from cannery.patches.summary import (
     Action,
     Difference,
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.component import Edit
-    from cannery.patches.io.git_apply import Git, PatchResult
-    from cannery.patches.sets import PatchSet
+    from cannery.patches.io.git_apply import Git
     from cannery.plan import Plan
     from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import Chosen, ChosenSource, Recipe
@@ -58,34 +57,17 @@ PLUGIN = f"tools/plugin/{TAKING_OVER}.py"
 
 @dataclass
 class TreeSoFar:
-    """A source's tree while it is patched: what has changed so far, and what each patch has changed, in order."""
+    """A source's tree while it is patched: what has changed so far, and what each patch has changed, in order.
+
+    An edit is a patch of a set without a repo. Of a patch that a user's own tree had, the tree without it comes first.
+    """
 
     step: SourceStep
     reader: TreeReader
     files: Layered
-    applied: list[Applied] = field(default_factory=list)
+    applied: list[tuple[PatchSet, PatchResult]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     left: list[NotPatched] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Applied:
-    """One patch or edit: {path: (before it, after it)}. Edits have no `repo`.
-
-    Of a patch that a user's own tree had, the tree without it comes first.
-    """
-
-    name: str
-    digest: str
-    origin: str
-    rev: str
-    files: Mapping[str, tuple[bytes | None, bytes | None]]
-    repo: str = ""
-
-    @property
-    def called(self) -> str:
-        """How messages call it."""
-        return f"{self.name}.patch" if self.repo else self.name
 
 
 @dataclass(frozen=True)
@@ -149,10 +131,10 @@ def summary(
         meant = {only, *(_named(work, plugin, repo) for plugin, repo, _ in work.kept if repo == only)}
         left = tuple(one for one in _not_patched(work) if only is None or one.component in meant)
         changes = tuple(
-            _changes(one)
+            _changes(*one)
             for tree in _patched(work)
             for one in tree.applied
-            if one.repo and only in {None, one.repo, tree.step.name}
+            if one[0].repo and only in {None, one[0].repo, tree.step.name}
         )
         found = [one for plugin in providers(plan.recipe) for one in _differing(work, plugin, changes)]
     return changes, tuple(found), unpatched_words(left)
@@ -272,14 +254,14 @@ def _next_step(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
     return f"`build.py {words}` merges what does not fit, and shows both sides where it cannot"
 
 
-def _changes(applied: Applied) -> PatchChanges:
+def _changes(patches: PatchSet, result: PatchResult) -> PatchChanges:
     """Return what a patch changes, file by file. Raises `FindingsError` for what is not Python."""
-    files = []
-    for path, (before, after) in applied.files.items():
-        action = Action.ADDED if before is None else Action.DELETED if after is None else Action.UPDATED
-        files.append(FileChanges(path, action, changed_names(f"{applied.called}: {path}", before, after)))
-    keeper = applied.origin.removesuffix(f"/{applied.repo}/{applied.rev}")
-    return PatchChanges(applied.repo, applied.rev, keeper, applied.name, tuple(files))
+    files, name = [], result.patch.name
+    for one in result.changes:
+        action = Action.ADDED if one.before is None else Action.DELETED if one.after is None else Action.UPDATED
+        names = changed_names(f"{name}.patch: {one.path}", one.before, one.after)
+        files.append(FileChanges(one.path, action, names))
+    return PatchChanges(patches.repo, patches.rev, patches.keeper, name, tuple(files))
 
 
 def _differing(work: _Work, plugin: ChosenSource, changes: Sequence[PatchChanges]) -> Iterator[Difference]:
@@ -306,8 +288,7 @@ def _apply_set(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> 
         is_there = result.already and tree.step.is_local
         refused += () if is_there else (*result.problems, *_useless(tree, result))
         misfits += not result.ok
-        changes = {one.path: (one.before, one.after) for one in result.changes}
-        tree.applied.append(Applied(file.name, file.digest, patches.origin, patches.rev, changes, patches.repo))
+        tree.applied.append((patches, result))
         tree.files.add(result.changes)
         notes = [f"{file.name}.patch: {note}" for note in result.notes]
         tree.notes += [f"{file.name}.patch is in your tree already"] if is_there else notes
@@ -345,13 +326,14 @@ def _make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: 
             where=edit.component,
             hint=f"the edit is in images/components/{plugin[0]}.yaml, `edits`; it is for another commit",
         )
-    files: dict[str, tuple[bytes | None, bytes | None]] = {edit.file: (before, edited(edit, before))}
+    changes = [FileChange(edit.file, before, edited(edit, before))]
     if edit.takes_over:
         ours = f"{edit.file.rpartition('/')[0]}/{TAKING_OVER}.py".lstrip("/")
-        files[ours] = (tree.files.read(ours), (templates / PLUGIN).read_bytes())
-    digest = sha256_bytes(edit.model_dump_json().encode())
-    tree.applied.append(Applied(edit.name, digest, *plugin, files))
-    tree.files.changed |= {path: after for path, (_, after) in files.items()}
+        changes.append(FileChange(ours, tree.files.read(ours), (templates / PLUGIN).read_bytes()))
+    patch = PatchFile(edit.name, b"", sha256_bytes(edit.model_dump_json().encode()))
+    name, rev = plugin
+    tree.applied.append((PatchSet("", rev, name, (patch,)), PatchResult(patch, tuple(changes))))
+    tree.files.add(changes)
 
 
 def _recorded(tree: TreeSoFar, recipe: Recipe) -> PatchedTree:
@@ -369,30 +351,29 @@ def _recorded(tree: TreeSoFar, recipe: Recipe) -> PatchedTree:
             executable=tree.files.is_executable(path),
             installed=_installed(chosen, step, path),
         )
-    patches = tuple(
-        Patch(one.name, one.digest, one.origin, one.rev, tuple(_files(step, one, files, recipe.target.python)))
-        for one in tree.applied
-    )
+    patches = tuple(_record(tree, *one, files, recipe.target.python) for one in tree.applied)
     laid = tuple(f for f in files.values() if f.before != f.after or f.executable != tree.reader.is_executable(f.path))
     return PatchedTree(step.name, patches, laid, tuple(tree.notes), tuple(tree.left))
 
 
-def _files(step: SourceStep, applied: Applied, files: Mapping[str, OverlayFile], python: str) -> Iterator[RecordedFile]:
-    """Give what the manifest records of one patch's files; what a wheel leaves out of its tree is not in the image.
+def _record(
+    tree: TreeSoFar, patches: PatchSet, result: PatchResult, files: Mapping[str, OverlayFile], python: str
+) -> Patch:
+    """Return what the manifest records of one patch; what a wheel leaves out of its tree is not in the image.
 
     Raises `FindingsError` for a patch that makes a module no Python.
     """
-    for path, (before, after) in applied.files.items():
-        file = files[path]
+    step, patch, found = tree.step, result.patch, []
+    for one in result.changes:
+        file = files[one.path]
         if step.install is Install.WHEEL and file.installed is None:
             continue
-        place = (
-            f"/opt/venv/lib/python{python}/site-packages/{file.installed}" if file.installed else f"{step.path}/{path}"
-        )
-        module = module_of(path, step.subdirectory) if file.after is not None and applied.repo else ""
+        home = f"/opt/venv/lib/python{python}/site-packages" if file.installed else step.path
+        module = module_of(one.path, step.subdirectory) if file.after is not None and patches.repo else ""
         if module:
-            changed_names(f"{applied.called}: {path}", before, after)
-        yield RecordedFile(place, file.before, file.after, module)
+            changed_names(f"{patch.name}.patch: {one.path}", one.before, one.after)
+        found.append(RecordedFile(f"{home}/{file.installed or one.path}", file.before, file.after, module))
+    return Patch(patch.name, patch.digest, patches.origin, patches.rev, tuple(found))
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:

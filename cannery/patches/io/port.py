@@ -36,43 +36,24 @@ LONGEST = 60
 FATAL = "fatal: "
 
 
-@dataclass(frozen=True)
-class Ported:
-    """What became of one patch on another tree; `is_merged`: it did not fit as it is, and git merged it."""
-
-    result: PatchResult
-    is_merged: bool = False
-
-    @property
-    def verdict(self) -> str:
-        """The outcome as a whole."""
-        if not self.result.ok:
-            return "does not apply"
-        if self.result.already:
-            return "is there already"
-        if self.is_merged:
-            return "applies, merged with what changed upstream"
-        return "applies, at other lines" if self.result.notes else "applies"
-
-
-def port_lines(one: Ported) -> Iterator[str]:
+def port_lines(one: PatchResult) -> Iterator[str]:
     """Give the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
-    yield f"{one.result.patch.name}: {one.verdict}"
-    yield from (f"  {note}" for note in one.result.notes)
-    for problem in one.result.problems:
+    yield f"{one.patch.name}: {one.verdict}"
+    yield from (f"  {note}" for note in one.notes)
+    for problem in one.problems:
         yield f"  {problem.path}: {problem.what}"
         yield from (f"      {line}" for line in problem.lines)
 
 
-def port_value(one: Ported, origin: str) -> dict[str, Any]:
+def port_value(one: PatchResult, origin: str) -> dict[str, Any]:
     """Return the same for JSON; `origin` is where the patch's set is kept."""
     return {
-        "patch": one.result.patch.name,
+        "patch": one.patch.name,
         "origin": origin,
         "result": one.verdict,
-        "files": [change.path for change in one.result.changes],
-        "notes": one.result.notes,
-        "problems": [asdict(problem) for problem in one.result.problems],
+        "files": [change.path for change in one.changes],
+        "notes": one.notes,
+        "problems": [asdict(problem) for problem in one.problems],
     }
 
 
@@ -142,7 +123,7 @@ def full_commit(catalog: Catalog, component: str, text: str) -> str:
 
 def ported(
     git: Git, sets: Sequence[PatchSet], tree: Files, start: Callable[[], Files]
-) -> tuple[tuple[PatchSet, tuple[Ported, ...]], ...]:
+) -> tuple[tuple[PatchSet, tuple[PatchResult, ...]], ...]:
     """Try sets as a build applies them, each on what those before it left in `tree`.
 
     A patch that does not fit is merged: git gets the file as it is in the tree that the sets are for, which `start`
@@ -150,22 +131,24 @@ def ported(
     """
     now = Layered(tree)
     done: list[PatchFile] = []
-    found: list[tuple[PatchSet, tuple[Ported, ...]]] = []
+    found: list[tuple[PatchSet, tuple[PatchResult, ...]]] = []
     for one in sets:
         results = []
         for file in one.files:
-            result = Ported(git.apply(file, now))
+            result = git.apply(file, now)
             # What a patch makes may be in the file at another place than the patch is for.
-            if result.result.already or not result.result.ok:
+            if result.already or not result.ok:
                 result = _merged(git, result, now, done, start)
             results.append(result)
-            now.add(() if result.result.already else result.result.changes)
+            now.add(() if result.already else result.changes)
             done.append(file)
         found.append((one, tuple(results)))
     return tuple(found)
 
 
-def _merged(git: Git, plain: Ported, now: Layered, done: Sequence[PatchFile], start: Callable[[], Files]) -> Ported:
+def _merged(
+    git: Git, plain: PatchResult, now: Layered, done: Sequence[PatchFile], start: Callable[[], Files]
+) -> PatchResult:
     """Merge what a patch changes in the tree that it is for, after those in `done`, into the tree `now`.
 
     `plain` is returned where that tree cannot be had, or the patch does not fit there either.
@@ -176,14 +159,14 @@ def _merged(git: Git, plain: Ported, now: Layered, done: Sequence[PatchFile], st
         return plain
     for file in done:
         base.add(git.apply(file, base).changes)
-    patch = plain.result.patch
+    patch = plain.patch
     theirs = git.apply(patch, base).changes
     if not theirs:
         return plain
     parts = [_merged_file(git, patch.name, one, now) for one in theirs]
     changes = tuple(one for one in parts if isinstance(one, FileChange))
     problems = tuple(one for one in parts if isinstance(one, Problem))
-    return Ported(PatchResult(patch, changes, already=not any(parts), problems=problems), is_merged=True)
+    return PatchResult(patch, changes, already=not any(parts), problems=problems, is_merged=True)
 
 
 def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChange | Problem | None:

@@ -12,7 +12,7 @@ import re
 import shutil
 import threading
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from cannery.catalog.addresses import Host
-    from cannery.sources.io.export import Written
     from cannery.sources.plan import Kind, SourceRequest
 
 # Sources at once.
@@ -167,17 +166,9 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
     tree = gather(request, found, git.obtain, git.env)
     entries = {path: blob.kind for path, blob in tree.blobs.items()}
     with BlobReader(git.env) as reader:
-        written = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
-    return SourceFile(
-        name=request.name,
-        tar=target,
-        sha256=written.sha256,
-        tree=written.tree,
-        commit=commit,
-        repository=found.repository,
-        dirty=False,
-        missing=tuple(sorted({*tree.missing, *written.pointers})),
-    )
+        file = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
+    missing = tuple(sorted({*tree.missing, *file.missing}))
+    return replace(file, commit=commit, repository=found.repository, missing=missing)
 
 
 def _note_text(file: SourceFile) -> str:
@@ -216,27 +207,17 @@ def _local(request: SourceRequest, git: GitCache) -> SourceFile:
     folder = git.cache / "sources" / LOCAL
     with git.held(folder / ".locks" / f"{request.name}.lock", request.name):
         tree = local_tree(request.name, Path(str(request.local)), request.paths, git.env)
-        part = folder / f"{request.name}.tar"
-        written = _write(part, request, tree.entries, tree.read, git)
-        target = folder / f"{request.name}-{written.sha256[:16]}.tar"
-        part.replace(target)
+        file = _write(folder / f"{request.name}.tar", request, tree.entries, tree.read, git)
+        target = file.tar.replace(folder / f"{request.name}-{file.sha256[:16]}.tar")
         _keep_last(folder, request.name)
-        return SourceFile(
-            name=request.name,
-            tar=target,
-            sha256=written.sha256,
-            tree=written.tree,
-            commit=tree.commit,
-            repository=LOCAL,
-            dirty=tree.dirty,
-            missing=tuple(sorted({*tree.missing, *written.pointers})),
-        )
+        missing = tuple(sorted({*tree.missing, *file.missing}))
+        return replace(file, tar=target, commit=tree.commit, dirty=tree.dirty, missing=missing)
 
 
 def _write(
     target: Path, request: SourceRequest, entries: Mapping[str, Kind], content: Callable[[str], bytes], git: GitCache
-) -> Written:
-    """Write a tar whole or not at all. Raises `StoppedError` in between when the run is stopped."""
+) -> SourceFile:
+    """Write a tar whole or not at all, as a tree of the user's. Raises `StoppedError` when the run is stopped."""
 
     def read(path: str) -> bytes:
         if git.stop.is_set():
@@ -249,7 +230,16 @@ def _write(
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-    return written
+    return SourceFile(
+        name=request.name,
+        tar=target,
+        sha256=written.sha256,
+        tree=written.tree,
+        commit=None,
+        repository=LOCAL,
+        dirty=False,
+        missing=written.pointers,
+    )
 
 
 def _keep_last(folder: Path, name: str) -> None:
