@@ -9,7 +9,8 @@ import re
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UnableError, UsageError
 from cannery.settings import EXAMPLE, Setting, Settings, merged, of_environment, of_file, with_mirrors
@@ -137,19 +138,8 @@ class Context:
         return {name: path.read_text(encoding="utf-8") for name, path in sorted(files.items())}
 
 
-@dataclass(frozen=True)
-class Given:
-    """Folders as they were given: CATALOG, WHEELHOUSE, GIT_MIRROR, PATCHES, and `NAME=DIR` of each SRC_<name>."""
-
-    catalog: str | None = None
-    wheelhouse: str | None = None
-    mirror: str | None = None
-    patches: str | None = None
-    local: Sequence[str] = ()
-
-
-def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, work: Path | None = None) -> Context:
-    """Read the process's surroundings; `root` and `work` are those of `Context`.
+def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), work: Path | None = None) -> Context:
+    """Read the process's surroundings; `root` and `work` are those of `Context`, `options` what the command line has.
 
     What is not given is taken from the settings of this machine (`cannery.settings`). Raises `UnableError` on a
     CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no folder, or for settings
@@ -173,14 +163,15 @@ def read_context(root: Path, given: Given = Given(), *, is_json: bool = False, w
         cache=cache,
         env=env,
         arch=ARCH_ALIASES[machine],
-        is_terminal=sys.stderr.isatty(),
-        is_json=is_json,
+        is_terminal=sys.stderr.isatty() and not options.get("quiet"),
+        is_json=bool(options.get("json")),
+        is_verbose=bool(options.get("verbose")),
         work=work,
-        own=_folder("CATALOG", given.catalog or settings.text("catalog"), "your profiles/ and components/"),
-        wheelhouse=_folder("WHEELHOUSE", given.wheelhouse or settings.text("wheelhouse"), "your wheels"),
-        mirror=_folder("GIT_MIRROR", given.mirror or settings.text("git-mirror"), "your git repositories"),
-        patches=_folder("PATCHES", given.patches or settings.text("patches"), "your patch sets"),
-        local=named_folders(given.local),
+        own=_folder("CATALOG", options.get("catalog") or settings.text("catalog"), "your profiles/ and components/"),
+        wheelhouse=_folder("WHEELHOUSE", options.get("wheelhouse") or settings.text("wheelhouse"), "your wheels"),
+        mirror=_folder("GIT_MIRROR", options.get("git_mirror") or settings.text("git-mirror"), "your git repositories"),
+        patches=_folder("PATCHES", options.get("patches") or settings.text("patches"), "your patch sets"),
+        local=named_folders(options.get("src", ())),
         settings=settings,
     )
 

@@ -98,10 +98,10 @@ def command(target: str, given: dict[str, str]) -> list[str]:
         near = [one for name in unknown for one in difflib.get_close_matches(name.upper(), KNOWN, 1, 0.7)]
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {' '.join(KNOWN)} SRC_<component>"
         raise ValueError(f"unknown variable {' '.join(unknown)}; {hint}")
-    words = [target.removeprefix(ENGINE), *positional(target, given), *options(given)]
-    cmd = given.get("CMD", "")
-    if target == "patches":
-        words += ([] if given.get("ARGS") else ["list"]) + given.get("PROFILE", "").split()
+    more, cmd = given.get("ARGS", "").split(), given.get("CMD", "")
+    if target == "patches":  # its action is before its options
+        return [target, *(more or ["list"]), *given.get("PROFILE", "").split(), *options(given)]
+    words = [target.removeprefix(ENGINE), *positional(target, given), *options(given), *more]
     return [*words, "--", "sh", "-c", cmd] if target in {"run", "shell"} and cmd else words
 
 
@@ -141,8 +141,7 @@ def options(given: dict[str, str]) -> list[str]:
     trees = [name[4:] + "=" + folder for name, folder in given.items() if name.startswith("SRC_")]
     # VERL_PATH is what verl_npu's own guide calls the tree of verl.
     trees += ["verl=" + given["VERL_PATH"]] if given.get("VERL_PATH") else []
-    words += [part for tree in trees for part in ("--src", tree)]
-    return words + given.get("ARGS", "").split()
+    return words + [part for tree in trees for part in ("--src", tree)]
 
 
 if __name__ == "__main__":

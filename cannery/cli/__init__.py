@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import json
@@ -9,7 +10,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 from cannery.catalog.errors import CatalogError
 from cannery.cli.arguments import COMMANDS, OF_PROFILE, make_parser, parse
 from cannery.cli.output import CHECKOUT, MAKE, as_called, clean_streams, wants_color, width_of
-from cannery.cli.system_error import system_error
-from cannery.errors import CanneryError, ExitCode
+from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError
 from cannery.util.addresses import environment_secrets, redactor
+from cannery.util.io.files import is_of_files, unwritable
 
 if TYPE_CHECKING:
     import argparse
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.util.io.pip_settings import PipSettings
 
-# Folders that a run is given (`cannery.context.Given`), and the options that name them.
-FOLDERS = {"catalog": "catalog", "wheelhouse": "wheelhouse", "mirror": "git_mirror", "patches": "patches"}
 # Commands for which settings of pip that a resolver does not take matter.
 RESOLVING = ("lock", "outdated")
 # Commands whose standard output is there to be copied or run: it is not wrapped.
 AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
+# Errors of connections, by the module that has them: it is loaded wherever one was made.
+_OF_NETWORK = {"socket": ("gaierror", "herror"), "requests": ("RequestException",)}
+_NEXT = {
+    errno.ENOENT: "it was there before, or should be: make it, then run the same command again",
+    errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
+    errno.ENFILE: "this host has too many open files: stop programs that hold them",
+    errno.ENOMEM: "make room in memory, then run the same command again",
+    errno.ENAMETOOLONG: "use a folder with a shorter name",
+    errno.ELOOP: "a symbolic link leads back to itself: remove it",
+}
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -185,17 +194,12 @@ def today() -> str:
 
 
 def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _Known) -> ExitCode:
-    from cannery.context import Given, read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
+    from cannery.context import read_context  # noqa: PLC0415 - `--help` must not load the catalog's libraries
 
-    folders = {name: getattr(arguments, option, None) for name, option in FOLDERS.items()}
-    given = Given(**folders, local=getattr(arguments, "src", ()))
-    context = read_context(root, given, is_json=getattr(arguments, "json", False), work=work)
-    is_verbose, is_quiet = getattr(arguments, "verbose", False), getattr(arguments, "quiet", False)
-    context = replace(context, is_verbose=is_verbose, is_terminal=context.is_terminal and not is_quiet)
-    known.context = context
+    known.context = context = read_context(root, vars(arguments), work)
     if getattr(arguments, "registry", "") is None and not _is_of_this_host(arguments):
         arguments.registry = context.settings.text("registry") or None
-    if is_verbose or context.env.get("CANNERY_DEBUG"):
+    if context.is_verbose or context.env.get("CANNERY_DEBUG"):
         import logging  # noqa: PLC0415 - only here
 
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
@@ -230,6 +234,29 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
     with suppress(OSError):
         print(f"error: {error}", file=sys.stderr)
+
+
+def system_error(error: OSError) -> CanneryError:
+    """Return the error to report: which file, why, what to do next."""
+    if _is_of_network(error):
+        reason = error.strerror or type(error).__name__
+        return NetworkError(f"a connection failed: {reason[:1].lower()}{reason[1:]}", hint="run the same command again")
+    reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+    where = _path(error.filename)
+    if error.filename2:
+        where += f" → {_path(error.filename2)}"
+    hint = unwritable(error, where).hint if is_of_files(error) else _NEXT.get(error.errno or 0, "")
+    return UnableError(f"cannot be used: {reason[:1].lower()}{reason[1:]}" if where else reason, where=where, hint=hint)
+
+
+def _path(name: object) -> str:
+    return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
+
+
+def _is_of_network(error: OSError) -> bool:
+    loaded = ((sys.modules[module], kinds) for module, kinds in _OF_NETWORK.items() if module in sys.modules)
+    known = (ConnectionError, TimeoutError, *(getattr(module, kind) for module, kinds in loaded for kind in kinds))
+    return isinstance(error, known)
 
 
 def _write_log(error: Exception, known: _Known) -> str:

@@ -423,9 +423,8 @@ def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
     """
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
-    mine = _command_first(words[:cut])
-    parser = make_parser(program, mine[0] if mine and not mine[0].startswith("-") else None)
-    arguments = parser.parse_args(_action_first(parser, mine))
+    parser = make_parser(program, words[0] if cut and not words[0].startswith("-") else None)
+    arguments = parser.parse_args(words[:cut])
     arguments.command = ALIASES.get(arguments.command, arguments.command)
     if arguments.command == "completion":
         arguments.parser = make_parser("cannery")
@@ -440,31 +439,6 @@ def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
     """Return the parsers of a parser's commands or actions by name."""
     # argparse has no other way.
     return next((dict(one.choices) for one in parser._actions if isinstance(one.choices, dict)), {})  # noqa: SLF001
-
-
-def _command_first(words: list[str]) -> list[str]:
-    """Return the words with the options of all commands, where they are before the command, behind it."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        if words[at].partition("=")[0] not in options.COMMON:
-            return words
-        at += 2 if words[at] in options.WITH_VALUE else 1
-    moved = ["--verbose" if word == "-v" else word for word in words[:at]]
-    return [*words[at : at + 1], *moved, *words[at + 1 :]]
-
-
-def _action_first(parser: Parser, words: list[str]) -> list[str]:
-    """Return the words with the action right behind its command: options may stand before it, as make has them."""
-    actions = _children(_children(parser).get(words[0], parser)) if words and words[0] in COMMANDS else {}
-    known = [one._option_string_actions for one in actions.values()]  # noqa: SLF001
-    takes_word = {name for options in known for name, option in options.items() if option.nargs != 0}
-    rest = iter(enumerate(words[1:], start=1) if actions else ())
-    for at, word in rest:
-        if word in takes_word:
-            next(rest, None)
-        elif not word.startswith("-"):
-            return [words[0], word, *words[1:at], *words[at + 1 :]]
-    return words
 
 
 def _refuse_unquoted(first: str | None) -> None:

@@ -45,9 +45,8 @@ def _clean_kind(word: str) -> str:
     return word
 
 
-# What every command takes, and of these what has a value.
+# What every command takes.
 COMMON = ("-q", "--quiet", "-v", "--verbose", "--color", "--catalog")
-WITH_VALUE = ("--color", "--catalog")
 
 
 def common(sub: ArgumentParser) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from cannery.assemble.image import foundation_reference
 from cannery.commands.place import store_place
-from cannery.context import Context, Given, read_context
+from cannery.context import Context, read_context
 from cannery.making.image import built
 from cannery.making.parts import BuildOptions
 from cannery.pipeline import Hashes, Work, planned
@@ -103,7 +103,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory, cannery: Cannery) -> Iterato
     references = json.loads(done.stdout)["references"]
     reference = references[0]
     found = json.loads(cannery.docker("image", "inspect", reference).stdout)[0]["RootFS"]["Layers"]
-    context = read_context(root, Given(mirror=str(mirror)))
+    context = read_context(root, {"git_mirror": str(mirror)})
     yield Twice(found, in_boxes(context, root / "out-of-boxes", reference))
     cannery.docker("image", "rm", "--force", *references)
 

@@ -446,20 +446,6 @@ def test_an_action_has_its_own_options_and_words(build: Build) -> None:
     assert {action for action, text in told.items() if "PROFILE" in text} == {"list", "summary"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--patches", "list", "list", "quickstart"),
-        ("--patches=list", "list", "quickstart"),
-        ("list", "quickstart", "--patches", "list"),
-        ("--json", "--patches", "list", "list", "quickstart"),
-    ],
-)
-def test_options_may_stand_before_an_action(words: tuple[str, ...]) -> None:
-    found = arguments.parse(["patches", *words])
-    assert (found.action, found.patches, found.profile) == ("list", "list", "quickstart")
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_offers_the_profiles(build: Build, shell: str) -> None:
     done = build("completion", shell)

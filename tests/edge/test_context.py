@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.context import Given, read_context
+from cannery.context import read_context
 from cannery.errors import UsageError
 from cannery.util.io.pip_settings import PipSettings
 
@@ -18,13 +18,13 @@ def test_a_wheelhouse_is_looked_at_before_pip_s_own_folders(tmp_path: Path, monk
     monkeypatch.setattr(
         "cannery.util.io.pip_settings.read_pip_settings", lambda *_: PipSettings(find_links=("/theirs",))
     )
-    assert read_context(tmp_path, Given(wheelhouse=str(tmp_path))).pip.find_links == (str(tmp_path), "/theirs")
+    assert read_context(tmp_path, {"wheelhouse": str(tmp_path)}).pip.find_links == (str(tmp_path), "/theirs")
     assert read_context(tmp_path).pip.find_links == ("/theirs",)
 
 
 def test_a_wheelhouse_that_is_no_folder_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="WHEELHOUSE"):
-        read_context(tmp_path, Given(wheelhouse=str(tmp_path / "absent")))
+        read_context(tmp_path, {"wheelhouse": str(tmp_path / "absent")})
 
 
 def test_templates_leave_out_what_tools_and_editors_leave(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stub_index import StubIndex, make_sdist
 from cannery.cli.arguments import parse
 from cannery.commands import options_of
 from cannery.commands import registry as publish
-from cannery.context import Given, read_context
+from cannery.context import read_context
 from cannery.errors import FindingsError
 from cannery.lock.lock import format_lock, parse_lock
 from cannery.pipeline import manifest_digest, patched, planned
@@ -244,7 +244,7 @@ def test_push_and_verify_hold_an_image_to_the_manifest_with_its_patches(
     built = hashlib.sha256((stack.out / "rootfs/opt/cannery/manifest.json").read_bytes()).hexdigest()
     mirror = str(stack.mirror)
     arguments = parse(["plan", "patched", "--base", "standin", "--git-mirror", mirror])
-    context = read_context(stack.small.root, Given(mirror=mirror))
+    context = read_context(stack.small.root, {"git_mirror": mirror})
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     assert manifest_digest(context, catalog, plan) == built
     again = patched(context, catalog, plan)

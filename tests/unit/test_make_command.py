@@ -47,7 +47,7 @@ import pytest
         ("doctor", {"PROFILE": "q", "CHIP": "a3"}, "doctor q --chip a3"),
         ("patches", {}, "patches list"),
         ("patches", {"PROFILE": "q"}, "patches list q"),
-        ("patches", {"ARGS": "port verl a b", "GIT_MIRROR": "/m"}, "patches --git-mirror /m port verl a b"),
+        ("patches", {"ARGS": "port verl a b", "GIT_MIRROR": "/m"}, "patches port verl a b --git-mirror /m"),
         ("patches", {"ARGS": "summary", "PROFILE": "q"}, "patches summary q"),
         ("clean", {"KIND": "wheels out"}, "clean wheels out"),
     ],
