@@ -125,7 +125,7 @@ COMMANDS = {
         },
     ),
     "outdated": Command(
-        "outdated",
+        "lock",
         "report what is newer, and which of it fits together",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
@@ -176,7 +176,7 @@ COMMANDS = {
         },
     ),
     "diff": Command(
-        "diff",
+        "report",
         "report what differs between two profiles, locks, manifests or images",
         "diff main:quickstart quickstart",
         (options.as_json, options.two_sides, options.form("text", "markdown"), options.target),
@@ -272,7 +272,7 @@ COMMANDS = {
         (options.as_json, options.kept),
     ),
     "completion": Command(
-        "completion", "print what completes commands and options in a shell", "completion bash", (options.shell,)
+        "list", "print what completes commands and options in a shell", "completion bash", (options.shell,)
     ),
 }
 # Those that take one profile as their only word, which make calls PROFILE.

@@ -10,9 +10,10 @@ from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.pipeline import Hashes
+
 
 PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": parse_python, "arch": parse_arch}
 
@@ -48,3 +49,10 @@ def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: 
 
     locked = env.get("CI", "").lower() not in {"", "0", "false"} if arguments.locked is None else arguments.locked
     return Hashes.LOCKED if locked else otherwise
+
+
+def row_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line a row, the values below each other; a row without a value is left out."""
+    every = tuple(rows)
+    width = max(len(name) for name, _ in every)
+    yield from (f"{name:<{width}}  {value}" for name, value in every if value)

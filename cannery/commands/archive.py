@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
-from cannery.commands import options_of
-from cannery.commands.engine_errors import as_errors
-from cannery.commands.place import kept_place, place_with
-from cannery.commands.table import row_lines
+from cannery.commands import options_of, row_lines
+from cannery.commands.place import as_errors, kept_place, place_with
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
 from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError

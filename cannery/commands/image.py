@@ -1,4 +1,4 @@
-"""`image`: check, build, prove."""
+"""`image`: check, build, prove; and which runs leave a stamp, so that a next one has nothing to do."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
-from cannery.commands import hashes_of, options_of
+from cannery.build.io.stamp import outputs_now, write_stamp
+from cannery.build.stamp import Places, Stamp
+from cannery.commands import hashes_of, options_of, row_lines
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.commands.place import making_place
-from cannery.commands.stamp import keep_stamp
-from cannery.commands.table import row_lines
 from cannery.commands.verify import exit_code, verify_built
 from cannery.compat.findings import errors
 from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError, UsageError
+from cannery.host.facts import INSTALL_INFO, wanted_paths
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.making.parts import BuildOptions, Way
@@ -31,15 +32,17 @@ from cannery.ship.published import UNVERIFIED
 from cannery.standin.io.rootfs import check_emulation
 from cannery.util.addresses import parse_reference
 from cannery.util.io.waiting import heartbeat
-from cannery.verify.io.run import PARTIAL
+from cannery.verify.io.run import PARTIAL, stored_results
 from cannery.verify.lines import summary_line
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.engine.io.find import Engine
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.verify.io.run import Verified
@@ -214,7 +217,7 @@ def _lesser(work: Work, result: Verified | None, why: str) -> str:
 
 
 def _push(arguments: argparse.Namespace, work: Work) -> None:
-    from cannery.commands.engine_errors import engine_errors
+    from cannery.commands.place import engine_errors
     from cannery.commands.registry import Push, push_made
     from cannery.ship.published import parse_registry
 
@@ -332,3 +335,51 @@ def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verifi
 
 
 COMMANDS = {"image": image}
+
+
+# What a run with one of these does each time.
+ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "builder", "push")
+
+
+def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, references: Sequence[str], text: str) -> None:
+    """Keep what a run that ended well has read and left; a next one without a change prints `text`.
+
+    None is kept of what no digest covers: a base in a registry, which may have moved; folders of the user's; another
+    machine's engine.
+    """
+    if not (arguments.begun and _is_covered(arguments, work)):
+        return
+    context, place = work.context, work.place
+    results = stored_results(context.cache, image_id)
+    places = Places(
+        socket="",
+        references=(),
+        folders=(str(context.out / work.plan.folder),),
+        files=(*map(str, results), str(context.cache / "locks")),
+        host=(*wanted_paths(work.catalog.chips[work.plan.recipe.target.chip]), INSTALL_INFO),
+    )
+    if isinstance(place, EnginePlace):
+        places = replace(places, socket=place.engine.host.removeprefix("unix://"), references=tuple(references))
+    else:
+        names, blobs = place.store.files_of(image_id, references)
+        places = replace(places, folders=(*places.folders, *blobs), files=(*places.files, *names))
+    outputs = outputs_now(places)
+    if results and all(outputs[reference] == image_id for reference in places.references):
+        write_stamp(arguments.words, context.out, Stamp(arguments.begun, outputs, places, tuple(text.splitlines())))
+
+
+def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
+    """Whether digests can cover all that this run has read."""
+    context, place = work.context, work.place
+    folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)
+    return (
+        work.plan.recipe.base.kind is BaseKind.STANDIN
+        and not work.plan.forced
+        and not any(getattr(arguments, name, False) for name in ANEW)
+        and not any(folders)
+        and (_is_of_this_host(place.engine) if isinstance(place, EnginePlace) else True)
+    )
+
+
+def _is_of_this_host(engine: Engine) -> bool:
+    return engine.host.startswith("unix://") and engine.builder == "default"

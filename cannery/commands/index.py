@@ -15,9 +15,9 @@ from cannery.commands.proofs import proofs_of
 from cannery.commands.report import write_output
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
+from cannery.report.difference import Table
 from cannery.report.io.page import page_html
 from cannery.report.page import Page
-from cannery.report.tables import Table
 from cannery.ship.io.index import INDEX, LIMITS, TARGET, Indexed, read_registry
 from cannery.ship.io.registry import access_of
 from cannery.ship.published import parse_registry

@@ -1,13 +1,14 @@
-"""`lock`: resolve version sets into lock files."""
+"""`lock`: resolve version sets into lock files; `outdated`: what is newer, and which of it fits together."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, TypeVar
 from cannery.commands import options_of
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import Asked
-from cannery.lock.io.store import bind, lock_path, lock_target, present_lock, resolve_lock, write_lock
+from cannery.lock.io.store import bind, current_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
 from cannery.lock.lock import with_known_files
 from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
+from cannery.upgrade.io.outdated import look
+from cannery.upgrade.outdated import table
 from cannery.util.io.process import signals_held
 from cannery.vocab import Arch
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock
     from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Options, Recipe
+
 
 T = TypeVar("T")
 # Resolutions at once: each is a process of uv's that mostly waits for an index, so threads are enough.
@@ -183,4 +187,34 @@ def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> 
         print(f"  for this set of pins alone; to keep them, write them into the file of profile {made.profile}")
 
 
-COMMANDS = {"lock": lock}
+def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
+    """Print what is newer than the lock of the target has it. A lock that is missing or stale is exit 3.
+
+    Raises `NetworkError` where no index answers.
+    """
+    catalog = context.catalog()
+    store = lock_store(context)
+    recipe = bind(store, catalog, arguments.profile, options_of(arguments))
+    lock = current_lock(store, catalog, recipe, recipe.target.arch)
+    sources = context.sources(catalog) if recipe.sources else None
+    report = look(store.settings(), catalog, recipe, lock, sources)
+    if report.troubles and not any(one.newest for one in report.packages):
+        raise NetworkError("; ".join(report.troubles))
+    newer = [one for one in report.packages if one.is_newer]
+    if context.is_json:
+        value = {"target": str(recipe.target), **asdict(report)}
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+        return ExitCode.DONE
+    print(*table(report.packages), *report.sources, sep="\n")
+    for trouble in report.troubles:
+        context.say(f"not asked: {trouble}")
+    print(f"{recipe.name} for {recipe.target}: {len(newer)} of {len(report.packages)} can be newer")
+    if newer:
+        where = f"`version` into {recipe.file}, with a later `exclude_newer`"
+        print(f"to take them, write each as {where}, then run `build.py lock {recipe.name}`")
+    if held := next((one for one in report.packages if one.is_held), None):
+        print(f"why a newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`")
+    return ExitCode.DONE
+
+
+COMMANDS = {"lock": lock, "outdated": outdated}

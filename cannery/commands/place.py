@@ -1,9 +1,11 @@
-"""Where the image of a command is: in the engine of this host, or without one in its image store."""
+"""Where the image of a command is: in the engine of this host, or without one in its image store; engine errors."""
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,12 @@ from cannery.store.io.store import Store
 from cannery.util.io.locks import shared
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cannery.context import Context
+    from cannery.errors import ExitCode
     from cannery.host.io.place import ImagePlace
 
 
@@ -99,3 +104,34 @@ def _store(context: Context) -> Store:
 def use_lock(cache: Path) -> Path:
     """Return the file that is locked by each run that uses the image store."""
     return cache / "images.use"
+
+
+def as_errors(
+    command: Callable[[argparse.Namespace, Context], ExitCode],
+) -> Callable[[argparse.Namespace, Context], ExitCode]:
+    """Return a command whose errors are those of `engine_errors`."""
+
+    @functools.wraps(command)
+    def guarded(arguments: argparse.Namespace, context: Context) -> ExitCode:
+        with engine_errors(context):
+            return command(arguments, context)
+
+    return guarded
+
+
+@contextmanager
+def engine_errors(context: Context) -> Iterator[None]:
+    """Raise `UnableError` in place of the engine's and the SDK's errors."""
+    import docker.errors
+    import requests
+
+    from cannery.engine.io.client import EngineError, gone
+
+    try:
+        yield
+    except EngineError as error:
+        raise UnableError(f"the engine: {context.pip.redact(error.message)}") from error
+    except docker.errors.APIError as error:
+        raise UnableError(f"the engine: {context.pip.redact(str(error.explanation or error))}") from error
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise gone(error) from error

@@ -10,10 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
-from cannery.commands import options_of
-from cannery.commands.engine_errors import as_errors
-from cannery.commands.place import kept_place, place_with
-from cannery.commands.table import row_lines
+from cannery.commands import options_of, row_lines
+from cannery.commands.place import as_errors, kept_place, place_with
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.registry import insecure_registries
 from cannery.errors import ExitCode, FindingsError

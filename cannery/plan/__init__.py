@@ -71,17 +71,9 @@ def parse_tag(text: str) -> ImageTag:
             f"{text!r} is not a Cannery tag",
             hint="written like 8.5.0-910b-ubuntu22.04-py3.11-0123456789ab[-standin][-forced]",
         )
-    found = match.groupdict()
-    return ImageTag(
-        found["cann"],
-        found["chip"],
-        found["os"],
-        found["python"],
-        found["plan"] or "",
-        standin=bool(found["standin"]),
-        custom=bool(found["custom"]),
-        forced=bool(found["forced"]),
-    )
+    cann, chip, os, python, plan, *flags = match.groups()
+    standin, custom, forced = map(bool, flags)
+    return ImageTag(cann, chip, os, python, plan or "", standin=standin, custom=custom, forced=forced)
 
 
 class LayerKind(StrEnum):

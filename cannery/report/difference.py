@@ -1,19 +1,23 @@
-"""What differs between two images, and how it is printed: as text, Markdown and JSON."""
+"""What images hold, of a plan, a lock or a manifest; what differs between two; and both as tables, text and JSON."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import re
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
-from cannery.report.tables import Table, prose, table_lines
+from cannery.plan.manifest import MANIFEST_SCHEMA, UNKNOWN, manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.report.contents import Contents
+    from cannery.catalog.compatibility import Compatibility
+    from cannery.lock.lock import Lock, LockedPackage
+    from cannery.plan import Plan
+
 
 # Rows of a table that are shown at once; a longer one is folded.
 FOLDED = 25
@@ -174,3 +178,100 @@ def json_value(found: Difference) -> dict[str, Any]:
         "not_compared": list(found.unknown),
         "layers": layers,
     }
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table whose first column has names. One that is not `open` is folded."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    open: bool = True
+
+
+def table_lines(table: Table) -> Iterator[str]:
+    """Give the lines of a table in Markdown, with its title."""
+    title = f"{table.title}: {len(table.rows)}"
+    yield from ("", f"### {title}") if table.open else ("", f"<details><summary>{title}</summary>")
+    yield from ("", f"| {' | '.join(table.head)} |", "|---" * len(table.head) + "|")
+    yield from (f"| {' | '.join(map(prose, row))} |" for row in table.rows)
+    yield from () if table.open else ("", "</details>")
+
+
+def prose(text: str) -> str:
+    """Return text that Markdown shows as it is, in a line of its own or a cell."""
+    return re.sub(r"([\\`*_~<>|\[\]])", r"\\\1", " ".join(text.split()))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is known of one image; None is what is not known of it.
+
+    `packages` are {name: version}, `files` {file name: hex SHA-256 of a wheel}, `sizes` {layer: bytes of
+    wheels}, `about` {word: text} the target, base and plan, `sources` {component: version and commit}, `patches` {name:
+    digest}, `layers` {name: digest, in the image's order}, `env` {variable: value}.
+    """
+
+    name: str
+    packages: Mapping[str, str]
+    about: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    sources: Mapping[str, str] | None = None
+    patches: Mapping[str, str] | None = None
+    layers: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = None
+
+
+def of_lock(name: str, lock: Lock) -> Contents:
+    """Return what a lock holds: packages alone."""
+    return Contents(
+        name,
+        packages={package.name: package.version for package in lock.packages},
+        about={"profile": lock.profile, "python": lock.python, "arch": str(lock.arch)},
+        files=_files(lock.packages),
+    )
+
+
+def of_manifest(name: str, value: Mapping[str, Any]) -> Contents:
+    """Return what a manifest records (docs/manifest.schema.json). Raises `ValueError` for what is no manifest."""
+    if value.get("schema") != MANIFEST_SCHEMA:
+        raise ValueError(f"schema {value.get('schema')!r} of a manifest is not known, only {MANIFEST_SCHEMA}")
+    try:
+        wheels, base, target = value["wheels"], value["base"], value["target"]
+        about = {"profile": value["profile"], "plan": value["plan"], **target, "base": base["reference"]}
+        return Contents(
+            name,
+            packages={str(one["name"]): str(one["version"]) for one in wheels},
+            about={word: str(text) for word, text in {**about, "base digest": base["digest"] or ""}.items() if text},
+            files={one["file"]: one["hash"].partition(":")[2] for one in wheels if UNKNOWN not in one["hash"]},
+            sources={str(one["component"]): source_words(one) for one in value["sources"]},
+            patches={f"{one['component']}: {one['name']}": one["digest"] for one in value["patches"]},
+            env={str(word): str(text) for word, text in value["env"].items()},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a field of the manifest is missing or of a wrong type: {error}") from error
+
+
+def of_plan(plan: Plan, compatibility: Compatibility) -> Contents:
+    """Return what an image of `plan` will hold. Patches are unknown: they are read when an image is built."""
+    return replace(
+        of_manifest(plan.reference, manifest(plan, compatibility)),
+        files=_files(plan.lock.packages),
+        sizes={layer.name: layer.wheel_bytes for layer in plan.layers if layer.wheel_bytes},
+        patches=None,
+        layers={layer.name: layer.digest for layer in plan.layers},
+    )
+
+
+def source_words(source: Mapping[str, Any]) -> str:
+    """Return a source of a manifest in words: `0.9.1 at 796871d7d092, with changes`."""
+    at = f"at {source['commit'][:12]}" if source["commit"] else ""
+    release = f"release {source['release']}" if source["release"] else ""
+    words = " ".join(part for part in (source["version"] or "your own tree", release, at) if part)
+    return f"{words}, with changes" if source["dirty"] else words
+
+
+def _files(packages: Sequence[LockedPackage]) -> dict[str, str]:
+    return {package.file: package.sha256 for package in packages if package.complete}

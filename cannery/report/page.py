@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cannery.compat.findings import RANK
-from cannery.report.difference import ends, markdown_lines, tables
-from cannery.report.tables import Table, prose, table_lines
+from cannery.report.difference import Table, ends, markdown_lines, prose, table_lines, tables
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:

@@ -199,14 +199,16 @@ def test_a_dockerfile_that_was_changed_by_hand_is_refused_before_a_step(folder: 
 
 
 KILLED = """\
-import io, sys, time
+import io, signal, sys, time
 from functools import partial
 from pathlib import Path
 from cannery.build.io.secrets import NO_SECRETS
 from cannery.build.io.view import Look, make_view
+from cannery.cli import _interrupt
 from cannery.sandbox.io.stages import Root, StageRequest, make_stages
 from cannery.store.io.store import Store
 folder, base = Path(sys.argv[1]), Path(sys.argv[2])
+signal.signal(signal.SIGTERM, _interrupt)  # as main does
 view = partial(make_view, sys.stderr, Look({}), is_terminal=False, clock=time.monotonic)
 root = Root((base,), {"PATH": "/bin"})
 cache = folder.parent / "cache"

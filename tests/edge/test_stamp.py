@@ -20,7 +20,7 @@ from cannery.build import stamp as pure
 from cannery.build.io import stamp as io
 from cannery.build.stamp import Places, Stamp, parse_stamp, stamp_name
 from cannery.cli import is_asked
-from cannery.commands import stamp as command
+from cannery.commands import image as command
 from cannery.context import Context
 from cannery.errors import ExitCode
 from cannery.host.io.place import EnginePlace

@@ -7,11 +7,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.report.contents import Contents
-from cannery.report.difference import difference, markdown_lines, text_lines
+from cannery.report.difference import Contents, Table, difference, markdown_lines, text_lines
 from cannery.report.io.page import page_html
 from cannery.report.page import Page, page_markdown
-from cannery.report.tables import Table
 from tests.golden.test_render import compare
 
 if TYPE_CHECKING:

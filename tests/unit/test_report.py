@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cannery.commands.table import row_lines
+from cannery.commands import row_lines
 from cannery.verify.lines import CheckPrinter, summary_line
 
 

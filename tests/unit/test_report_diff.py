@@ -14,8 +14,17 @@ from cannery.lock.lock import format_lock
 from cannery.plan.make import make_plan
 from cannery.plan.manifest import manifest, manifest_text
 from cannery.recipe.recipe import Options
-from cannery.report.contents import Contents, of_lock, of_manifest, of_plan
-from cannery.report.difference import Change, difference, json_value, markdown_lines, text_lines
+from cannery.report.difference import (
+    Change,
+    Contents,
+    difference,
+    json_value,
+    markdown_lines,
+    of_lock,
+    of_manifest,
+    of_plan,
+    text_lines,
+)
 from cannery.report.io.sides import read_contents
 
 if TYPE_CHECKING:

@@ -15,11 +15,9 @@ from cannery.compat.findings import error, note, warning
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
 from cannery.report.bill import make_bill
-from cannery.report.contents import Contents
-from cannery.report.difference import difference
+from cannery.report.difference import Contents, Table, difference, prose, table_lines
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.page import NOT_VERIFIED, Page, make_page, page_markdown
-from cannery.report.tables import Table, prose, table_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from cannery.build.progress import BuildState, apply, close
 from cannery.build.rawjson import read_line
 from cannery.render.render import BAKE_FILE
 from cannery.util.addresses import redactor
-from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
+from cannery.util.io.process import cancel, end, lines, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,28 +95,27 @@ def _run(  # noqa: PLR0913 - the parts of one running build
     redact: Callable[[str], str],
 ) -> tuple[BuildState, int]:
     state, pending = BuildState(), ""
-    with terminated_as_interrupt():
-        process = start(command, env, folder)
-        try:
-            for line in lines(process):
-                if line is None:
-                    view.update(state)
-                    continue
-                pending, events = read_line(pending, line)
-                for event in events:
-                    state = apply(state, event, redact)
-                    write_log(log, state)
-                    view.update(state)
-            state = close(state, redact)
-            write_log(log, state)
-            return state, process.wait()
-        except KeyboardInterrupt:
-            log.write(f"{state.seconds:8.2f} [cannery] interrupted: the build is being cancelled\n")
-            cancel(process)
-            raise
-        finally:
-            end(process)
-            view.finish(state)
+    process = start(command, env, folder)
+    try:
+        for line in lines(process):
+            if line is None:
+                view.update(state)
+                continue
+            pending, events = read_line(pending, line)
+            for event in events:
+                state = apply(state, event, redact)
+                write_log(log, state)
+                view.update(state)
+        state = close(state, redact)
+        write_log(log, state)
+        return state, process.wait()
+    except KeyboardInterrupt:
+        log.write(f"{state.seconds:8.2f} [cannery] interrupted: the build is being cancelled\n")
+        cancel(process)
+        raise
+    finally:
+        end(process)
+        view.finish(state)
 
 
 def write_log(log: TextIO, state: BuildState) -> None:

@@ -1,4 +1,4 @@
-"""What a difference is made of: files of a manifest or a lock, and the checkout as it was at a revision."""
+"""What `diff` and `sbom` read: manifests, locks, the checkout as it was at a revision, licences of wheels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile, ZipFile
 
 from cannery.errors import CanneryError, UsageError
+from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 from cannery.lock.lock import parse_lock
-from cannery.report.contents import of_lock, of_manifest
+from cannery.report.difference import of_lock, of_manifest
+from cannery.report.licences import licence_of
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from cannery.report.contents import Contents
+    from cannery.lock.lock import LockedPackage
+    from cannery.report.difference import Contents
 
 
 def read_contents(path: Path) -> Contents:
@@ -60,3 +64,20 @@ def checkout_at(root: Path, revision: str) -> Iterator[Path]:
             raise UsageError(f"no revision {revision!r} with images/ in it", where=str(root), hint=hint) from error
         run(("tar", "-xf", tar, "-C", folder))
         yield folder
+
+
+def read_licences(packages: Iterable[LockedPackage], cache: Path) -> dict[str, str]:
+    """Return {distribution: licence} of packages whose wheel is in `cache`; "" where its METADATA names none.
+
+    Nothing is fetched. A wheel that cannot be read counts as one that is not there.
+    """
+    found = {}
+    for package in packages:
+        if package.is_sdist or not is_there(package, cache):
+            continue
+        try:
+            with ZipFile(store_path(package, cache)) as archive:
+                found[package.name] = licence_of(wheel_metadata(archive))
+        except (OSError, BadZipFile, NotImplementedError):
+            continue
+    return found

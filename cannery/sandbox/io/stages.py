@@ -24,7 +24,7 @@ from cannery.sandbox.box import Bind, Box, box_command
 from cannery.sandbox.dockerfile import base_names, read_stages, wanted_stages
 from cannery.util.addresses import redactor
 from cannery.util.io.locks import own_folder
-from cannery.util.io.process import cancel, end, lines, start, terminated_as_interrupt
+from cannery.util.io.process import cancel, end, lines, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +86,6 @@ def make_stages(request: StageRequest) -> list[str]:
     with ExitStack() as stack:
         scratch = stack.enter_context(own_folder(request.cache / "boxes"))
         log = stack.enter_context(request.log.open("w", encoding="utf-8", errors="replace"))
-        stack.enter_context(terminated_as_interrupt())
         progress = _Progress(request, log)
         stack.callback(progress.finish)
         bench = _Bench(request, scratch, progress)

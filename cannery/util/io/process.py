@@ -181,23 +181,6 @@ def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:
         yield left.decode(errors="replace")
 
 
-@contextlib.contextmanager
-def terminated_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C meanwhile: a stopped CI job must not leave a build running in the engine."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def cancel(process: subprocess.Popen[bytes]) -> None:
     """Send SIGINT once to the process group, wait for a clean cancel, read what is still written meanwhile."""
     _signal(process, signal.SIGINT)
