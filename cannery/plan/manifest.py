@@ -21,7 +21,7 @@ from cannery.util.addresses import BASE_DIGEST, BASE_NAME, digest_of, split_dige
 from cannery.vocab import BaseKind, Install
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from cannery.catalog.compatibility import Compatibility
     from cannery.plan import Plan
@@ -91,7 +91,7 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
             {
                 *recipe.profile.may_skip.get(recipe.base.kind, ()),
                 *_not_looked_at(plan),
-                *patch_skips(patches),
+                *(f"import.{file['module']}" for patch in patches for file in patch["files"] if file.get("standin")),
                 *train_skips(recipe),
                 *(("npu.network",) if recipe.profile.several_hosts else ()),
             }
@@ -272,18 +272,6 @@ def _not_looked_at(plan: Plan) -> list[str]:
     told_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
     without = any(step.without for step in plan.sources if step.name in told_chips)
     return [*imports, *(["static.device-type"] if without else [])]
-
-
-def patch_skips(patches: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the ids of the checks of patches that nothing is left of on a stand-in: none of their modules imports.
-
-    `patches` is the manifest's list. Verify makes one check, import.patch.<name>, of all patches of a name.
-    """
-    files: dict[str, list[Mapping[str, Any]]] = {}
-    for patch in patches:
-        mine = [file for file in patch["files"] if file.get("module")]
-        files.setdefault(f"import.patch.{re.sub(r'[^A-Za-z0-9_.-]+', '-', patch['name'])}", []).extend(mine)
-    return [name for name, mine in files.items() if mine and all(file.get("standin") for file in mine)]
 
 
 def _soc_variable(chosen: ChosenSource) -> str | None:

@@ -305,7 +305,7 @@ IMPORT = (
         ),
     ),
     Breakage("import.plugins", "a folder without code", HOLLOW_PLUGIN, arguments=("--only", "import.plugins")),
-    Breakage("import.patch.p", "a module that does not import", python(*PATCH, 'row["module"] = "verl.gone"')),
+    Breakage("import.verl.gone", "a module that does not import", python(*PATCH, 'row["module"] = "verl.gone"')),
     Breakage("import.torch-npu-pair", "the other C++ ABI", python('m["base"]["atb_abi"] = 0')),
     Breakage(
         "import.torch-npu-pair",

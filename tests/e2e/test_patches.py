@@ -146,7 +146,7 @@ def container(cannery: Cannery, patched: Patched) -> Iterator[str]:
 def test_each_patch_is_in_force(patched: Patched) -> None:
     found = checks(patched.image.table["report"])
     assert found["static.patches"] == ("passed", "3 patches in force, 4 files")
-    assert found["import.patch.core"][0] == "passed"
+    assert found["import.engine.core"][0] == "passed"
     assert patched.image.table["report"]["result"] == "passed"
 
 
@@ -154,7 +154,7 @@ def test_in_force_for_any_user_on_a_read_only_root(cannery: Cannery, patched: Pa
     alone = ("run", "--rm", "--read-only", "--user", "65534", "--network", "none", patched.image.reference)
     found = verified(cannery, *alone)
     assert {name: told for name, told in found.items() if told[0] == "failed"} == {}
-    assert found["import.patch.core"][0] == "passed"
+    assert found["import.engine.core"][0] == "passed"
     done = cannery.docker(*alone, PYTHON, "-c", WITH_NPU)
     assert done.stdout.splitlines() == ["Patch Summary of the plugin", "patched"]
     assert "cannery" not in done.stderr
@@ -190,7 +190,7 @@ def test_another_engine_installed_over_it_is_named(cannery: Cannery, container: 
     cannery.docker("exec", container, PYTHON, "-m", "pip", "install", "--no-index", "--no-deps", f"/tmp/{wheel.name}")
     found = verified(cannery, "exec", container)
     failed = {name: told for name, (status, told) in found.items() if status == "failed"}
-    assert "site-packages/engine/core.py" in failed["import.patch.core"]
+    assert "site-packages/engine/core.py" in failed["import.engine.core"]
     assert any("site-packages/engine" in told for name, told in failed.items() if name.startswith("static."))
 
 
@@ -216,5 +216,5 @@ def test_tree_of_ones_own_is_patched_at_build(patched: Patched, tmp_path: Path) 
     words = ("--src", f"engine={mine}", "--git-mirror", str(patched.mirror), "--json")
     done = patched.own.build_py("image", "patched", *words)
     table = json.loads(done.stdout)
-    assert checks(table["report"])["import.patch.core"][0] == "passed"
+    assert checks(table["report"])["import.engine.core"][0] == "passed"
     patched.own.docker("image", "rm", "--force", *table["references"])

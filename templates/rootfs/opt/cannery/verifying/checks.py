@@ -7,13 +7,12 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from verifying import access, base, environment, files, leftovers, libraries, npu, packages, patches, shadow, train
+from verifying import access, base, environment, files, leftovers, libraries, npu, packages, shadow, train
 from verifying.image import Image
 from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
 from verifying.manifest import nearest
 from verifying.npu import five_points
 from verifying.outcome import Outcome, failed, judged, skipped
-from verifying.patches import patch_ids
 from verifying.train import tidy
 
 LEVELS = ("static", "import", "npu", "train")
@@ -27,7 +26,7 @@ def manifest_check(image: Image) -> Outcome:
     manifest, known = image.manifest, {*CHECKS, PAIR, PLUGINS, PYTHON, *check_ids(image.manifest)}
     strange = [name for name in manifest["may_skip"] if name not in known]
     faults = [f"may_skip names an unknown check {name}{nearest(name, known)}" for name in strange]
-    other = [name for name in import_ids(manifest) if name in {PLUGINS, *patch_ids(manifest)}]
+    other = [name for name in import_ids(manifest) if name in {PLUGINS, PYTHON}]
     faults += [f"checks.imports names a module whose check would be {name}, which is another check" for name in other]
     if not manifest["wheels"]:
         faults.append("wheels is empty: nothing to prove")
@@ -44,7 +43,7 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.wheels": packages.wheels_check,
     "static.sources": packages.sources_check,
     "static.files": files.files_check,
-    "static.patches": patches.patches_check,
+    "static.patches": files.patches_check,
     "static.env": environment.env_check,
     "static.set-env": environment.set_env_check,
     "static.preload": environment.preload_check,
@@ -82,7 +81,7 @@ def check_ids(manifest: Mapping[str, Any]) -> list[str]:
     npus = [name for name in CHECKS if name.startswith("npu.") and name not in left]
     more = [*([PAIR, PYTHON] if pair else []), *([PLUGINS] if has_plugins(manifest) else [])]
     trains = [*train.CHECKS] if train.trainer(manifest) else []
-    return [*static, *import_ids(manifest), *more, *patch_ids(manifest), *npus, *trains]
+    return [*static, *import_ids(manifest), *more, *npus, *trains]
 
 
 def run_checks(
@@ -130,9 +129,12 @@ def begin_imports(image: Image, names: Sequence[str]) -> "SimpleQueue[tuple[str,
     ended: SimpleQueue[tuple[str, Outcome]] = SimpleQueue()
 
     def work() -> None:
-        outcomes = guarded_imports(image, names, lambda name, outcome: ended.put((name, outcome)))
-        for name in names:
-            ended.put((name, outcomes[name]))
+        try:
+            for item in import_outcomes(image, names):
+                ended.put(item)
+        except Exception as error:  # should their machinery break, that is the failure of each that has not ended
+            for name in names:
+                ended.put((name, broken(error)))
 
     if names:
         image.begin()
@@ -151,14 +153,6 @@ def guarded(function: Callable[[Image], Outcome], image: Image) -> Outcome:
         return function(image)
     except Exception as error:
         return broken(error)
-
-
-def guarded_imports(image: Image, names: Sequence[str], end: Callable[[str, Outcome], None]) -> dict[str, Outcome]:
-    """All import checks; should their machinery break, that is the failure of each."""
-    try:
-        return import_outcomes(image, names, end)
-    except Exception as error:
-        return dict.fromkeys(names, broken(error))
 
 
 def broken(error: Exception) -> Outcome:

@@ -6,9 +6,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 from verifying.image import Image
@@ -98,77 +97,60 @@ class Answer(NamedTuple):
     noise: str  # what the task printed
 
 
-def nothing(_at: int, _answer: Answer) -> None:
-    """For those who need no answer before the last."""
+def work(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+    """Runs the tasks in as few children as possible, and gives their answers in order, each when its task ends.
 
-
-def work(image: Image, tasks: Sequence[dict[str, Any]], done: Callable[[int, Answer], None] = nothing) -> list[Answer]:
-    """Runs the tasks in as few children as possible: a failed import ends its child, and the rest go on in a new one.
-
-    `done` gets the index and the answer of a task that went well, when it ends.
-
-    A crash or a silence is the failure of the task that was being done; the time limit counts from one report to the
-    next. A crash behind other tasks is tried again alone, to tell a clash with those from a fault of its own. So is a
-    patch whose module did not import there: what counts is its own process (setuptools will not be imported behind
-    Python's distutils, to name one that has been seen).
+    A failed import ends its child, and the rest go on in a new one. A crash or a silence is the failure of the task
+    that was being done; the time limit counts from one answer to the next. A task with `alone` that fails behind others
+    is tried again in a child of its own, which counts (setuptools will not be imported behind Python's distutils).
     """
-    answers: dict[int, Answer] = {}
-    while rest := [at for at in range(len(tasks)) if at not in answers]:
-        got, culprit, how = _one_worker(image, [tasks[at] for at in rest], partial(_of_rest, done, rest))
-        answers.update({rest[at]: answer for at, answer in got.items()})
-        if culprit is not None and culprit > 0 and how.startswith("killed by"):
-            alone, _, _ = _one_worker(image, [tasks[rest[culprit]]])
-            if alone[0].ok:
-                before = ", ".join(str(tasks[at].get("module", tasks[at]["do"])) for at in rest[:culprit])
-                answers[rest[culprit]] = got[culprit]._replace(causes=(f"{how} after {before}; alone it works",))
-        for at in sorted(got):
-            if at not in {0, culprit} and not got[at].ok and tasks[rest[at]]["do"] == "patch":
-                alone, _, _ = _one_worker(image, [tasks[rest[at]]])
-                answers[rest[at]] = alone[0]
-    return [answers[at] for at in range(len(tasks))]
+    at = 0
+    while at < len(tasks):
+        first = at
+        for answer in _one_worker(image, tasks[first:]):
+            again = not answer.ok and at > first and tasks[at].get("alone")
+            yield next(_one_worker(image, [tasks[at]])) if again else answer
+            at += 1
 
 
-def _of_rest(done: Callable[[int, Answer], None], rest: Sequence[int], at: int, answer: Answer) -> None:
-    done(rest[at], answer)
-
-
-def _one_worker(
-    image: Image, tasks: Sequence[dict[str, Any]], done: Callable[[int, Answer], None] = nothing
-) -> tuple[dict[int, Answer], int | None, str]:
-    """(answers by task, index of the task that ended the child or None, how the child ended)."""
+def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+    """The answers of one child: of every task, or of the first ones up to the one that ended it."""
     # No files: /tmp may be read-only. The tasks are no argument, which may not be longer than 128 KiB.
     with os.fdopen(os.memfd_create("noise"), "w+b") as noise, os.fdopen(os.memfd_create("tasks"), "w+b") as work_list:
         work_list.write(json.dumps(tasks).encode())
         work_list.seek(0)
         reader, writer = os.pipe()
-        fds = (writer, work_list.fileno())
+        fds = (writer, work_list.fileno(), noise.fileno())
         command = [image.python, "-X", "faulthandler", "-c", program("worker"), *map(str, fds)]
         try:
             child = start(image, command, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise, pass_fds=fds)
         except OSError as error:
             os.close(reader)
-            os.close(writer)
             how = f"cannot start {image.shown(image.python)}: {error.strerror}"
-            return {at: Answer(ok=False, result={}, causes=(how,), noise="") for at in range(len(tasks))}, None, how
-        os.close(writer)
-        reports = []
+            yield from [Answer(ok=False, result={}, causes=(how,), noise="")] * len(tasks)
+            return
+        finally:
+            os.close(writer)
+        since, last = 0, None
         for report in _reports(child, reader, image.options.timeout):
-            reports.append(report)
-            if report.get("ok"):
-                printed = os.pread(noise.fileno(), os.fstat(noise.fileno()).st_size, 0)
-                done(report["done"], _answer(report, printed, max(reports[-2]["at"], 0)))
+            printed = os.pread(noise.fileno(), report["at"] - since, since).decode("utf-8", "replace")
+            answer = Answer(report["ok"], report["result"], tuple(report["causes"]), printed)
+            since = report["at"]
+            if report["last"]:
+                last = answer
+            else:
+                yield answer
         os.close(reader)
-        silent = child.poll() is None and "end" not in (reports[-1] if reports else {})
+        silent = child.poll() is None
         end(child)
         code = child.wait()
-        noise.seek(0)
-        printed = noise.read()
+        printed = os.pread(noise.fileno(), os.fstat(noise.fileno()).st_size, since).decode("utf-8", "replace")
     how = ending(None if silent else code, image.options.timeout)
-    return *_answers(reports, printed, how, len(tasks)), how
+    yield last or Answer(ok=False, result={}, causes=(how,), noise=printed)
 
 
 def _reports(child: subprocess.Popen[bytes], reader: int, limit: float) -> Iterator[dict[str, Any]]:
-    """The child's reports as they come, until it reports its end, ends, or is silent for longer than the limit."""
+    """The child's reports as they come, until the last one, its end, or a silence that is longer than the limit."""
     held, heard = b"", time.monotonic()
     while True:
         gone = child.poll() is not None
@@ -178,40 +160,11 @@ def _reports(child: subprocess.Popen[bytes], reader: int, limit: float) -> Itera
                 with suppress(subprocess.TimeoutExpired):  # it is about to end, or sits there with the pipe closed
                     child.wait(min(limit, 10))
                 return
-            held += block
-            *lines, held = held.split(b"\n")
-            for line in lines:
+            *lines, held = (held + block).split(b"\n")
+            for report in map(json.loads, lines):
                 heard = time.monotonic()
-                report = json.loads(line)
                 yield report
-                if "end" in report:
+                if report["last"]:
                     return
         elif gone or time.monotonic() - heard > limit:
             return
-
-
-def _answers(
-    reports: Sequence[dict[str, Any]], printed: bytes, how: str, count: int
-) -> tuple[dict[int, Answer], int | None]:
-    answers: dict[int, Answer] = {}
-    since = 0
-    culprit: int | None = 0
-    for report in reports:
-        if "start" in report:
-            culprit, since = report["start"], max(report["at"], 0)
-        elif "done" in report:
-            answers[report["done"]] = _answer(report, printed, since)
-            culprit = report["done"] + 1  # should the child end before the next start
-        else:
-            culprit = None
-    if culprit is not None:
-        culprit = min(culprit, count - 1)
-        noise = printed[since:].decode("utf-8", "replace")
-        answers[culprit] = Answer(ok=False, result={}, causes=(how,), noise=noise)
-    return answers, culprit
-
-
-def _answer(report: Mapping[str, Any], printed: bytes, since: int) -> Answer:
-    """What became of a task by its last report; `since` is where its output begins."""
-    noise = printed[since : report["at"] if report["at"] >= 0 else None].decode("utf-8", "replace")
-    return Answer(report["ok"], report.get("result", {}), tuple(report.get("causes", ())), noise)

@@ -1,4 +1,4 @@
-"""The check of files: as their distributions recorded them, and none that nothing recorded."""
+"""The checks of files: as distributions or patches recorded them, and none that nothing recorded."""
 
 import base64
 import os
@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NamedTuple
 
+from patched import looks
 from verifying.image import VENV, Entry, Image, below, digest_of
 from verifying.leftovers import INSTALLERS
 from verifying.manifest import source_paths
-from verifying.outcome import Outcome, judged
+from verifying.outcome import Outcome, judged, passed
 from verifying.packages import Recorded, all_records, distributions, records
 
 COMPILED = re.compile(r"(.*/)__pycache__/([^/]+)\.(cpython-3\d+)(\.opt-[12])?\.pyc", re.DOTALL)
@@ -151,3 +152,21 @@ def listed_files(image: Image) -> list[str]:
         elif item["sha256"] and not item["sha256"].endswith(digest_of(image.path(item["path"]))):
             faults.append(f"{item['path']} has other content than the manifest says")
     return faults
+
+
+def patches_check(image: Image) -> Outcome:
+    """Every patched file has the patched content, also in a tree that a user mounted over the image's.
+
+    A copy that an installer put in front of a tree is reported by static.shadow.
+    """
+    patches, left_out = image.manifest["patches"], image.manifest.get("patches_left_out", ())
+    notes = [f"{item['name']} ({item['component']}) left out: {item['reason']}" for item in left_out]
+    if not patches:
+        return passed("; ".join(["the manifest lists no patches", *notes]))
+    found = looks(patches, image.path)
+    faults = [
+        f"{look.patch['name']} ({look.patch['component']}): {look.file['path']} {look.fault}"
+        for look in found
+        if look.fault
+    ]
+    return judged(faults, "; ".join([f"{len(patches)} patches in force, {len(found)} files", *notes]))

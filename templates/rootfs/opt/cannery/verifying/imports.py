@@ -1,35 +1,30 @@
-"""The checks of the level import: the manifest's modules, torch with torch_npu, and the plugins of vLLM and torch."""
+"""The checks of the level import: the manifest's modules, torch with torch_npu, and the plugins of vLLM and torch.
 
-import configparser
+The modules are those of the manifest's `checks.imports`, and those that its patches change, which have to come from the
+patched files.
+"""
+
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from importlib.metadata import PathDistribution
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from verifying.child import Answer, run, work
-from verifying.image import VENV, Image, read_text, within
+from verifying.image import VENV, Image
 from verifying.loader import advice, missing_library
-from verifying.manifest import installed, not_imported
+from verifying.manifest import installed
 from verifying.outcome import Outcome, failed, judged, passed, skipped
 from verifying.packages import distributions
-from verifying.patches import patch_ids, patch_outcome, patch_skip, patch_tasks
 from verifying.versions import cann_version, normal_name, same_version, version_key
 
 PLUGINS = "import.plugins"
 HOST, PLATFORM = "vllm", "vllm.platform_plugins"
 GROUPS = (PLATFORM, "torch.backends")
-
-
-class EntryPoints(configparser.ConfigParser):
-    """The reader of entry_points.txt."""
-
-    def optionxform(self, optionstr: str) -> str:
-        """Names keep their case."""
-        return optionstr
 
 
 class Plugin(NamedTuple):
@@ -59,53 +54,54 @@ def has_plugins(manifest: Mapping[str, Any]) -> bool:
 def plugins(image: Image) -> list[Plugin]:
     """The entry points of the manifest's distributions that are plugins."""
     wanted = {normal_name(item["name"]) for item in installed(image.manifest)}
-    found = [item for item in distributions(image) if item.key in wanted]
-    return [plugin for item in found for plugin in entry_points(item.key, os.path.join(image.site, item.folder))]
-
-
-def entry_points(owner: str, folder: str) -> Iterator[Plugin]:
-    """The plugins that a distribution's own folder names."""
-    reader = EntryPoints(delimiters=("=",), strict=False, interpolation=None)
-    try:
-        reader.read_string(read_text(os.path.join(folder, "entry_points.txt")))
-    except configparser.Error:
-        return
-    for group in filter(reader.has_section, GROUPS):
-        for name, value in reader.items(group):
-            yield Plugin(owner, group, name, value.partition("[")[0].strip())
+    return [
+        Plugin(item.key, point.group, point.name, point.value.partition("[")[0].strip())
+        for item in distributions(image)
+        if item.key in wanted
+        for point in PathDistribution(Path(image.site, item.folder)).entry_points
+        if point.group in GROUPS
+    ]
 
 
 def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
-    """Why a plugin that a child loaded is not the installed one, or would be another from the working folder."""
+    """Why a plugin that a child loaded is not the installed one; static.shadow looks where its module comes from."""
     result, module = answer.result, plugin.task["module"]
-    file = result["file"]
-    if not file:
+    if not result["file"]:
         where = " and ".join(map(image.shown, result["places"])) or "nowhere"
         return [f"{plugin}: {module} is a folder without code: {where}"]
-    sources = [item["path"] for item in image.manifest["sources"] if normal_name(item["name"]) == plugin.owner]
-    places = [VENV, *filter(None, sources)]
-    if not any(within(file, image.path(place)) for place in places):
-        return [f"{plugin}: {module} comes from {image.shown(file)}, not from {' or '.join(places)}"]
-    faults = [f"{plugin}: {image.shown(file)} has no {result['lacks']}"] if result["lacks"] else []
-    faults += [] if result["seen"] else [f"{plugin}: Python does not find this entry point"]
-    here = os.path.join(image.cwd, module.split(".")[0])
-    shadows = [path for path in (here, f"{here}.py") if os.path.exists(path) and not within(file, path)]
-    return faults + [f"{plugin}: {image.shown(path)} in the working folder comes before it" for path in shadows]
+    faults = [f"{plugin}: {image.shown(result['file'])} has no {result['lacks']}"] if result["lacks"] else []
+    return faults + ([] if result["seen"] else [f"{plugin}: Python does not find this entry point"])
 
 
 PAIR = "import.torch-npu-pair"
 PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
-TORCH_NPU = ("import.torch_npu", PAIR)  # the checks that import what that `python` has to import
+TORCH_NPU = {"import.torch_npu", PAIR}  # the checks that import what that `python` has to import
 UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|not support)", re.IGNORECASE)
 
 
-def import_ids(manifest: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Check id → entries of `checks.imports`: one check a module (`import.<module>`), however many attributes."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for item in manifest["checks"]["imports"]:
+def import_ids(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Check id → what the manifest has of its module: one check a module (`import.<module>`), whoever names it."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    of_patches = (
+        {**file, "component": patch["component"]}
+        for patch in manifest["patches"]
+        for file in patch["files"]
+        if file.get("module")
+    )
+    for item in (*manifest["checks"]["imports"], *of_patches):
         found.setdefault(f"import.{item['module']}", []).append(item)
     return found
+
+
+def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Check id → why a module cannot be imported in a stand-in image: by itself, or without its distribution."""
+    rows = ((name, item) for name, items in import_ids(manifest).items() for item in items)
+    return {name: item["standin"] for name, item in rows if item.get("standin")} | {
+        f"import.{module}": f"{item['name']} is left out: {item['reason']}"
+        for item in manifest.get("left_out", ())
+        for module in item["modules"]
+    }
 
 
 def has_pair(manifest: Mapping[str, Any]) -> bool:
@@ -114,49 +110,28 @@ def has_pair(manifest: Mapping[str, Any]) -> bool:
     return {"torch", "torch-npu"} <= names
 
 
-def import_outcomes(image: Image, wanted: Sequence[str], tell: Callable[[str, Outcome], None]) -> dict[str, Outcome]:
-    """Runs the import checks named by id, together in as few children as possible.
-
-    `tell` gets the checks of modules whose import went well as they end.
-    """
-    standin = image.manifest["base"]["kind"] == "standin"
-    left_out = [name for name in wanted if standin and name in image.manifest["may_skip"]]
-    reasons = not_imported(image.manifest)
-    usual = "the manifest leaves it out on a stand-in base"
-    outcomes = {name: skipped(f"stand-in: {reasons.get(name, usual)}") for name in left_out}
-    by_patch = patch_ids(image.manifest)
-    outcomes |= {name: skip for name in wanted if name in by_patch and (skip := patch_skip(image, name))}
-    wanted = [name for name in wanted if name not in outcomes]
-    python = PYTHON in wanted
-    wanted = [name for name in wanted if name != PYTHON]
-    asked = PLUGINS in wanted
-    names = [name for name in wanted if name not in by_patch and name != PLUGINS]
-    table, found = import_ids(image.manifest), plugins(image) if asked else []
-    tasks = [_task(table.get(name, ())) for name in names]
-    of_patches = {name: patch_tasks(image, name) for name in wanted if name in by_patch}
-    more = [task for tasks in of_patches.values() for task in tasks]
-
-    def outcome_of(name: str, answer: Answer) -> Outcome:
-        good = pair_outcome if name == PAIR else partial(import_outcome, items=table[name])
-        return trouble(image, answer) or good(image, answer)
-
-    def done(at: int, answer: Answer) -> None:
-        if at < len(names):
-            tell(names[at], outcome_of(names[at], answer))
-
-    answers = work(image, [*tasks, *(plugin.task for plugin in found), *more], done)
-    rest = iter(answers)
-    by_name = dict(zip(names, islice(rest, len(names)), strict=True))
-    outcomes |= {name: outcome_of(name, answer) for name, answer in by_name.items()}
-    if asked:
-        outcomes[PLUGINS] = plugins_outcome(image, list(zip(found, islice(rest, len(found)), strict=True)))
-    for name, mine in of_patches.items():
-        outcomes[name] = patch_outcome(image, name, list(islice(rest, len(mine))), failed_import)
-    if python:
+def import_outcomes(image: Image, wanted: Sequence[str]) -> Iterator[tuple[str, Outcome]]:
+    """Runs the import checks named by id, together in as few children as possible; gives each when it ends."""
+    rows, reasons = import_ids(image.manifest), not_imported(image.manifest)
+    names = [name for name in wanted if name not in {PLUGINS, PYTHON}]
+    if image.manifest["base"]["kind"] == "standin":
+        left_out = [name for name in wanted if name in image.manifest["may_skip"]]
+        usual = "the manifest leaves it out on a stand-in base"
+        yield from ((name, skipped(f"stand-in: {reasons.get(name, usual)}")) for name in left_out)
+        wanted, names = ([name for name in some if name not in left_out] for some in (wanted, names))
+    found = plugins(image) if PLUGINS in wanted else []
+    answers = work(image, [*(_task(rows.get(name, ())) for name in names), *(plugin.task for plugin in found)])
+    imported = set()
+    for name, answer in zip(names, answers, strict=False):
+        good = pair_outcome if name == PAIR else partial(import_outcome, items=rows[name])
+        imported.update([name] if answer.ok else [])
+        yield name, trouble(image, answer) or good(image, answer)
+    if PLUGINS in wanted:
+        yield PLUGINS, plugins_outcome(image, list(zip(found, answers, strict=True)))
+    if PYTHON in wanted:
         # The worker is that `python`, where it is the venv's.
-        proved = path_python(image) == image.python and any(by_name[n].ok for n in TORCH_NPU if n in by_name)
-        outcomes[PYTHON] = passed(f"{VENV}/bin/python -c 'import torch_npu'") if proved else python_outcome(image)
-    return outcomes
+        proved = path_python(image) == image.python and imported & TORCH_NPU
+        yield PYTHON, passed(f"{VENV}/bin/python -c 'import torch_npu'") if proved else python_outcome(image)
 
 
 def trouble(image: Image, answer: Answer) -> Outcome | None:
@@ -172,13 +147,18 @@ def _task(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not items:
         return {"do": "pair"}
     attributes = [item["attribute"] for item in items if item.get("attribute")]
-    return {"do": "import", "module": items[0]["module"], "attributes": attributes}
+    # Of a module that a patch changes its own process counts.
+    alone = any("after" in item for item in items)
+    return {"do": "import", "module": items[0]["module"], "attributes": attributes, "alone": alone}
 
 
 def import_outcome(image: Image, answer: Answer, items: Sequence[Mapping[str, Any]]) -> Outcome:
-    """Judges an import that went through: the attributes that the manifest expects."""
+    """Judges an import that went through: the attributes that the manifest expects, and the file that is patched."""
     faults = []
     for item in items:
+        if "after" in item and os.path.realpath(answer.result["file"]) != os.path.realpath(image.path(item["path"])):
+            found = image.shown(answer.result["file"]) or "a folder without code"
+            faults.append(f"{item['module']} comes from {found}, not from {item['path']}, which is patched")
         if item.get("attribute") and item.get("equals") is not None:
             found = answer.result["values"][item["attribute"]]
             if found != item["equals"] and not same_version(item["equals"], found):

@@ -153,9 +153,8 @@ def load_faults(image: Image, driver: set[str]) -> list[str]:
     paths = image.manifest["checks"]["libraries"]
     preloaded = entries(image.manifest["env"], "LD_PRELOAD")  # static.preload reports one that is missing
     faults = []
-    for path, answer in zip(
-        paths, work(image, [{"do": "library", "path": image.path(path)} for path in paths]), strict=True
-    ):
+    tasks = [{"do": "library", "path": image.path(path)} for path in paths]
+    for path, answer in zip(paths, work(image, tasks), strict=True):
         missing = missing_library(answer.causes)
         if answer.ok:
             continue

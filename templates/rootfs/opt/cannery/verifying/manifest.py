@@ -61,16 +61,6 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
     return value
 
 
-def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Check id → why a module cannot be imported in a stand-in image: by itself, or without its distribution."""
-    by_itself = {f"import.{i['module']}": i["standin"] for i in manifest["checks"]["imports"] if i.get("standin")}
-    return by_itself | {
-        f"import.{module}": f"{item['name']} is left out: {item['reason']}"
-        for item in manifest.get("left_out", ())
-        for module in item["modules"]
-    }
-
-
 def distributed(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The sources that have a distribution in the venv: all but trees, which only PYTHONPATH names."""
     return [item for item in manifest["sources"] if item["install"] != "tree"]

@@ -212,7 +212,7 @@ def visible_check(image: Image) -> Outcome:
 
 def device_count(image: Image) -> tuple[int, str]:
     """(NPUs that torch_npu counts, ": why" when it cannot count), asked once in a child."""
-    (answer,) = image.remember("device count", lambda: work(image, [{"do": "count"}]))
+    (answer,) = image.remember("device count", lambda: list(work(image, [{"do": "count"}])))
     return (answer.result["count"], "") if answer.ok else (0, f": {failed_import(image, answer).message}")
 
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from verifying.child import Finished, end, ending, run, start
 from verifying.image import Image, read_text
-from verifying.manifest import installed, not_imported
+from verifying.imports import not_imported
+from verifying.manifest import installed
 from verifying.npu import visible
 from verifying.outcome import Outcome, failed, passed, skipped
 from verifying.versions import normal_name

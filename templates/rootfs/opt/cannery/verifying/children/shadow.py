@@ -1,99 +1,72 @@
 """The program of static.shadow's child, for `python -c`; nothing imports it.
 
-Reads names of modules as JSON, prints where import finds each, and every place that holds one of that name: on
-sys.path, and by the finders of editable installs. Of a package without __init__.py that is in several places, the
-modules that more than one of them holds follow under their dotted names: import takes those from the first alone.
+Reads names of modules as JSON, prints where import finds each, and every place that holds one of that name, each as
+(path, is it a folder without __init__.py, is it in the working folder): on sys.path, and by the finders of editable
+installs. Of a package without __init__.py that is in several places, the modules that more than one of them holds
+follow under their dotted names: import takes those from the first alone.
 """
 
 import importlib.util
 import json
 import os
+import pkgutil
 import sys
 import sysconfig
-from collections import defaultdict
 from contextlib import suppress
+from typing import Any
 
-Hit = tuple[str, str, bool]  # path, kind, whether it is in the working folder
+Hit = tuple[str, bool, bool]
 DEEPEST = 4  # of a namespace in a namespace
 
 
-def place_of(spec: object) -> str:
-    """The file that a module comes from, or the first folder of a package without one; "" when there is none."""
-    origin = getattr(spec, "origin", None)
-    if origin and getattr(spec, "has_location", False):
-        return str(origin)
-    return next(iter(getattr(spec, "submodule_search_locations", None) or ()), "")
-
-
 def origin_of(name: str) -> str:
-    """Where import finds a module; "" when it does not."""
-    try:
-        return place_of(importlib.util.find_spec(name))
-    except BaseException:
-        return ""
+    """The file that import takes a module from, or the first folder of a package without one; "" when there is none."""
+    with suppress(BaseException):
+        spec = importlib.util.find_spec(name)
+        if spec and spec.origin and spec.has_location:
+            return spec.origin
+        return next(iter(spec.submodule_search_locations or ()), "") if spec else ""
+    return ""
 
 
-def by_finders(name: str) -> list[Hit]:
-    """Where finders other than Python's own have a module: those of editable installs come after sys.path."""
-    found: list[Hit] = []
-    for finder in sys.meta_path:
-        if "_frozen_importlib" in getattr(finder, "__module__", ""):
-            continue
-        with suppress(BaseException):
-            place = place_of(finder.find_spec(name, None))
-            path = os.path.dirname(place) if os.path.basename(place).startswith("__init__.") else place
-            found += [(path, "bare" if path == place and os.path.isdir(path) else "package", False)] if path else []
-    return found
+def hit(finder: Any, name: str, *path: None, here: bool = False) -> list[Hit]:
+    """What one finder has of a name: a package's folder or a module's file; [] when it has none."""
+    with suppress(BaseException):
+        spec = finder.find_spec(name, *path)
+        place = next(iter(spec.submodule_search_locations or ()), spec.origin)
+        return [(place, not spec.has_location, here)] if place else []
+    return []
 
 
-def kind_of(folder: str, item: str) -> str:
-    """What a name of a folder is to import: package, bare (a folder without __init__.py), module; "" when nothing."""
-    path = os.path.join(folder, item)
-    if "." not in item and os.path.isdir(path):
-        return "package" if os.path.exists(os.path.join(path, "__init__.py")) else "bare"
-    return "module" if item.endswith((".py", ".so", ".pyc")) else ""
-
-
-def shared(name: str, folders: list[str], depth: int) -> dict[str, list[Hit]]:
-    """What several portions of a namespace hold, by dotted name."""
-    inside: dict[str, list[Hit]] = defaultdict(list)
-    for folder in folders:
-        for item in os.listdir(folder):
-            stem, kind = item.split(".")[0], kind_of(folder, item)
-            if kind and stem.isidentifier():
-                inside[f"{name}.{stem}"].append((os.path.join(folder, item), kind, False))
-    found: dict[str, list[Hit]] = {}
-    for inner, places in inside.items():
-        if len({os.path.dirname(path) for path, _, _ in places}) > 1:
-            found.update(deeper(inner, places, depth) or {inner: places})
-    return found
-
-
-def deeper(name: str, places: list[Hit], depth: int = 0) -> dict[str, list[Hit]]:
-    """The same of a name, if all that holds it are folders without __init__.py, and more than one."""
-    bare = {os.path.realpath(path): path for path, kind, _ in places if kind == "bare"}
-    if depth >= DEEPEST or len(bare) < 2 or any(kind != "bare" for _, kind, _ in places):
+def shared(name: str, places: list[Hit], depth: int = 0) -> dict[str, list[Hit]]:
+    """What several portions of a namespace hold, by dotted name; {} for what is no namespace of several."""
+    folders = {os.path.realpath(path): path for path, is_bare, _ in places if is_bare}
+    if depth > DEEPEST or len(folders) < 2 or not all(is_bare for _, is_bare, _ in places):
         return {}
-    return shared(name, list(bare.values()), depth + 1)
+    stems = {item.split(".")[0] for folder in folders for item in os.listdir(folder)}
+    found: dict[str, list[Hit]] = {}
+    for inner in sorted(f"{name}.{stem}" for stem in stems if stem.isidentifier()):
+        held = [one for folder in folders.values() for one in hit(pkgutil.get_importer(folder), inner)]
+        if len(held) > 1:
+            found.update(shared(inner, held, depth + 1) or {inner: held})
+    return found
 
 
-hits: dict[str, list[Hit]] = {name: by_finders(name) for name in json.loads(sys.stdin.read())}
+own = [finder for finder in sys.meta_path if "_frozen_importlib" not in getattr(finder, "__module__", "")]
+hits = {name: [one for finder in own for one in hit(finder, name, None)] for name in json.loads(sys.stdin.read())}
 origins = {name: origin_of(name) for name in hits}
 done = {os.path.realpath(path) for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 base = os.path.realpath(sys.base_prefix)  # static.python checks whether its packages are visible
 bases = tuple(base + end for end in ("/lib/", "/lib64/", "/local/lib/")) if sys.base_prefix != sys.prefix else ()
-for entry in sys.path:
-    folder = os.path.realpath(entry or os.getcwd())
-    if folder in done or folder.startswith(bases) or not os.access(folder, os.R_OK) or not os.path.isdir(folder):
-        continue
-    done.add(folder)
-    for item in os.listdir(folder):
-        name = item.split(".")[0]
-        kind = kind_of(folder, item) if name in hits else ""
-        if kind:
-            hits[name].append((os.path.join(folder, item), kind, entry in {"", os.getcwd()}))
+for entry in (item or os.getcwd() for item in sys.path):
+    folder = os.path.realpath(entry)
+    if folder not in done and not folder.startswith(bases):
+        done.add(folder)
+        finder = pkgutil.get_importer(folder)
+        for name, found in hits.items():
+            found += hit(finder, name, here=entry == os.getcwd())
 answer = {name: {"origin": origins[name], "hits": places} for name, places in hits.items()}
-inner = {dotted: found for name, places in hits.items() for dotted, found in deeper(name, places).items()}
+inner = {dotted: found for name, places in hits.items() for dotted, found in shared(name, places).items()}
 for dotted, places in inner.items():  # portions are searched in the order of sys.path
-    answer[dotted] = {"origin": next((path for path, kind, _ in places if kind != "bare"), ""), "hits": places}
+    answer[dotted] = {"origin": next((path for path, is_bare, _ in places if not is_bare), ""), "hits": places}
 print("\n" + json.dumps(answer))

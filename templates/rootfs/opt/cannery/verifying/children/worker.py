@@ -1,8 +1,7 @@
-"""The program of a worker's child, for `python -c REPORTS TASKS`, two file descriptors; nothing imports it.
+"""The program of a worker's child, for `python -c REPORTS TASKS NOISE`, three file descriptors; nothing imports it.
 
-Runs tasks one after another and reports each on a pipe of its own, before and after, so that a crash or a silence has a
-culprit and a module's own output cannot be taken for a report. It ends by _exit: threads that an import left behind
-must not hang it.
+Runs tasks one after another and reports each on a pipe of its own, so that a module's output, which goes to NOISE,
+cannot be taken for a report. It ends by _exit: threads that an import left behind must not hang it.
 """
 
 import ctypes
@@ -16,15 +15,12 @@ from importlib.metadata import entry_points
 from typing import Any
 
 
-def say(**words: object) -> None:
+def say(*, ok: bool, last: bool, result: object = None, causes: tuple[str, ...] = ()) -> None:
     """Writes one report, with the place that the task's own output has reached."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(BaseException):
             stream.flush()
-    try:
-        words["at"] = os.lseek(1, 0, os.SEEK_CUR)
-    except OSError:
-        words["at"] = -1
+    words = {"ok": ok, "last": last, "result": result or {}, "causes": causes, "at": os.fstat(noise).st_size}
     report.write(json.dumps(words) + "\n")
 
 
@@ -38,7 +34,7 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
     if task["do"] == "library":
         ctypes.CDLL(task["path"])
         return {}
-    if task["do"] in {"import", "patch"}:
+    if task["do"] == "import":
         module = importlib.import_module(task["module"])
         give_distutils_back()
         return imported(module, task["attributes"])
@@ -100,31 +96,33 @@ def plugged(module: object, task: dict[str, Any]) -> dict[str, Any]:
     return answer | {"gives": text(value()) if task["call"] and callable(value) else ""}
 
 
-def causes(error: BaseException | None) -> list[str]:
-    """The chain of an exception, first cause first."""
+def chain(error: BaseException | None) -> tuple[str, ...]:
+    """The causes of an exception, the first one first."""
     found: list[str] = []
     while error is not None and len(found) < 20:
         words = " ".join(text(error).split())[:1000]
         found.append(f"{type(error).__name__}: {words}" if text(error) else type(error).__name__)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return found[::-1]
+    return tuple(found[::-1])
 
 
 gc.disable()  # the collector takes a fifth of the time of large imports, and finds next to nothing there
-report = os.fdopen(int(sys.argv[1]), "w", buffering=1)
+report, noise = os.fdopen(int(sys.argv[1]), "w", buffering=1), int(sys.argv[3])
 with os.fdopen(int(sys.argv[2]), "rb") as given:
     tasks = json.load(given)
 for number, task in enumerate(tasks):
-    say(start=number)
+    is_last = number == len(tasks) - 1
     try:
-        say(done=number, ok=True, result=done(task))
+        say(ok=True, last=is_last, result=done(task))
     except BaseException as error:
+        # Half-imported modules stay behind, and what follows would fail for their sake.
+        is_last = is_last or task["do"] in {"import", "pair", "plugin"}
         try:
-            say(done=number, ok=False, causes=causes(error))
+            why = chain(error)
         except BaseException:
-            say(done=number, ok=False, causes=[type(error).__name__])
-        if task["do"] in {"import", "pair", "plugin", "patch"}:
-            break  # half-imported modules stay behind, and what follows would fail for their sake
-say(end=True)
+            why = (type(error).__name__,)
+        say(ok=False, last=is_last, causes=why)
+    if is_last:
+        break
 report.flush()
 os._exit(0)
