@@ -144,9 +144,9 @@ def shadow_fault(image: Image, name: str, found: Mapping[str, Any]) -> str:
     Two ways to one place, by a link, are one copy.
     """
     homes = [image.site, *map(image.path, source_paths(image.manifest))]
-    origin, hits = found["origin"], [(path, kind) for path, kind, here in found["hits"] if kind != "bare" or here]
-    copies: dict[str, str] = {}  # by the folder that really holds it: name.py and name.so in one are one
-    for path, _ in filter(lambda hit: hit[1] != "bare", hits):
+    origin, hits = found["origin"], [(path, is_bare) for path, is_bare, here in found["hits"] if not is_bare or here]
+    copies: dict[str, str] = {}  # by the folder that really holds it
+    for path in (path for path, is_bare in hits if not is_bare):
         copies.setdefault(real_folder(path), path)
     at_home = [path for path in [*(hit[0] for hit in found["hits"]), origin] if path and below(path, homes)]
     strange = [path for path, _ in hits if not below(path, homes)]
