@@ -202,11 +202,10 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         below.append(_digest([common, kind, content, built_by if group.built else []]))
         yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
     for step in sorted(plan.sources, key=lambda step: step.is_tree):
-        tools = ("source.py", "overlay.py", *(("native.py",) if step.native else ()))
         # What is native is compiled on the system, with the wheels of every group in place.
         # What is only recorded of a source, in the manifest, changes no file of its layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
-        made_by = [built, [_of(inputs, f"tools/{name}") for name in tools], built_by, below * step.native]
+        made_by = [built, _of(inputs, "tools/source.py"), built_by, below * step.native]
         kind = LayerKind.TREE if step.is_tree else LayerKind.SOURCE
         yield Layer(step.name, kind, _digest([common, made_by]), _source_words(step))
     if plan.links:

@@ -55,7 +55,7 @@ class OverlayFile:
 
     @property
     def described(self) -> dict[str, object]:
-        """What templates/tools/overlay.py reads; the content is beside it, named by its hash."""
+        """What templates/tools/source.py reads; the content is beside it, named by its hash."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
 

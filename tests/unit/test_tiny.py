@@ -6,10 +6,9 @@ from contextlib import nullcontext
 
 import pytest
 
-import tiny_config
-import tiny_data
 import tiny_mindspeed_rl
 import tiny_model
+import tiny_parts
 import tiny_reward
 import tiny_verl
 
@@ -53,7 +52,7 @@ def test_a_batch_fits_the_cards_and_what_is_generated_the_engine() -> None:
         batch = table["data.train_batch_size"]
         assert isinstance(batch, int)
         assert batch % cards == 0
-        assert batch <= tiny_data.COUNT
+        assert batch <= tiny_parts.COUNT
         assert table["actor_rollout_ref.actor.ppo_mini_batch_size"] == batch
     length = tiny_verl.PROMPT + tiny_verl.RESPONSE
     longest = table["actor_rollout_ref.rollout.max_num_batched_tokens"]
@@ -64,10 +63,10 @@ def test_a_batch_fits_the_cards_and_what_is_generated_the_engine() -> None:
 
 
 def test_prompts_fit_with_their_template() -> None:
-    longest = max(len(question) for question, _ in tiny_data.questions())
+    longest = max(len(question) for question, _ in tiny_parts.questions())
     assert longest + len("<|im_start|>user\n\n<|im_start|>assistant\n") + 10 <= tiny_verl.PROMPT
-    assert len({question for question, _ in tiny_data.questions()}) == tiny_data.COUNT
-    assert ("What is 4 + 2?", "6") in tiny_data.questions()
+    assert len({question for question, _ in tiny_parts.questions()}) == tiny_parts.COUNT
+    assert ("What is 4 + 2?", "6") in tiny_parts.questions()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_sglang_is_told_its_attention(engine: str, more: tuple[str, ...]) -> Non
     ],
 )
 def test_settings_as_hydra_reads_them(value: object, text: str) -> None:
-    assert tiny_config.override(("a.b", value)) == f"a.b={text}"
+    assert tiny_parts.override(("a.b", value)) == f"a.b={text}"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +107,7 @@ def test_a_trainer_that_is_loaded_late_must_be_there(
 ) -> None:
     monkeypatch.setattr(tiny_verl, "LATE", "made_up_trainer")
     with pytest.raises(ImportError, match=error) if error else nullcontext():
-        tiny_config.started({"trainer": trainer}, {"engine": engine})
+        tiny_verl.started({"trainer": trainer}, {"engine": engine})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +120,7 @@ def test_a_trainer_that_is_loaded_late_must_be_there(
     ],
 )
 def test_a_failed_child_says_why(text: str, line: str) -> None:
-    assert tiny_config.why(text) == line
+    assert tiny_mindspeed_rl.why(text) == line
 
 
 def test_the_reward_tells_answers_apart() -> None:

@@ -1,9 +1,14 @@
-"""The settings of the training step for MindSpeed-RL, as overrides of its hydra configuration (of branch 2.0.0)."""
+"""The stages of MindSpeed-RL: its data, and the settings of the step as overrides of its hydra configuration (2.0)."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import tiny_model
+import tiny_parts
 
 SCRIPT, CONFIGS, CONFIG = "cli/train_grpo.py", "configs", "grpo_qwen25_7b_A3"
 DATA_SCRIPT, DATA_CONFIG = "cli/preprocess_data.py", "deepscaler"
@@ -61,4 +66,42 @@ def data_table(folder: str) -> dict[str, object]:
         "tokenizer_name_or_path": f"{folder}/model",
         "output_prefix": f"{folder}/data",
         "workers": 1,
+    }
+
+
+def data(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes FOLDER/train.json, and has MindSpeed-RL's script make indexed files of it, which must hold each row."""
+    lines = [{"problem": question, "answer": answer} for question, answer in tiny_parts.questions()]
+    with open(os.path.join(folder, "train.json"), "w", encoding="utf-8") as file:
+        json.dump(lines, file)
+    settings = [*map(tiny_parts.override, data_table(folder).items()), tiny_parts.run_folder(folder)]
+    command = [sys.executable, DATA_SCRIPT, DATA_CONFIG, *settings]
+    child = subprocess.run(command, cwd=facts["home"], capture_output=True, text=True, check=False)
+    if child.returncode != 0:
+        raise RuntimeError(f"{DATA_SCRIPT} ended with code {child.returncode}: {why(child.stderr or child.stdout)}")
+    from mindspeed_rl.datasets.indexed_dataset import IndexedDataset
+
+    prefix = os.path.join(folder, "data_packed_input_ids_document")
+    count = len(IndexedDataset(prefix))
+    if count != len(lines):
+        raise ValueError(f"{prefix}.idx has {count} rows, written were {len(lines)}")
+    return {"message": f"{count} rows in indexed files, made and read back by MindSpeed-RL's own code"}
+
+
+def why(text: str) -> str:
+    """The line of a failed child's output that gives the cause: its last error, else its last line."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error: " in line or "Could not" in line]
+    return (errors or lines or ["it printed nothing"])[-1].strip()
+
+
+def config(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Composes, and gives the command of the step (its words behind Python) and the folder where it starts."""
+    settings = list(map(tiny_parts.override, table(folder, facts).items()))
+    tiny_parts.compose(os.path.join(facts["home"], CONFIGS), CONFIG, settings)
+    message = f"{CONFIG} of {SCRIPT} takes {len(settings)} settings"
+    return {
+        "message": message,
+        "command": [SCRIPT, *settings, tiny_parts.run_folder(folder)],
+        "cwd": facts["home"],
     }

@@ -1,8 +1,12 @@
-"""The settings of the training step for verl, as overrides of its hydra configuration in the image's verl."""
+"""The stages of verl: its data, and the settings of the step as overrides of the hydra configuration of its release."""
 
+import importlib
+import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+import tiny_parts
 
 MODULE = "verl.trainer.main_ppo"
 CONFIG = "ppo_trainer"
@@ -94,3 +98,77 @@ def has(config: object, parts: Iterable[str]) -> bool:
 def added(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Overrides of keys that a configuration may lack: SGLang needs the name of its attention on NPUs."""
     return (f"++{AR}.rollout.engine_kwargs.sglang.attention_backend=ascend",) if facts["engine"] == "sglang" else ()
+
+
+def words(folder: str, facts: Mapping[str, Any]) -> list[str]:
+    """The settings as overrides, by the names that the image's verl has."""
+    pairs = chosen(table(folder, facts), tiny_parts.compose(configs(), CONFIG))
+    return [*map(tiny_parts.override, pairs), *added(facts)]
+
+
+def configs() -> str:
+    """The folder of verl's configuration, found without importing verl."""
+    found = importlib.util.find_spec("verl")
+    if found is None or not found.submodule_search_locations:
+        raise ModuleNotFoundError("verl is not installed")
+    return os.path.join(next(iter(found.submodule_search_locations)), "trainer", "config")
+
+
+def rows() -> list[dict[str, Any]]:
+    """The rows of the parquet file."""
+    return [
+        {
+            "data_source": "cannery",
+            "prompt": [{"role": "user", "content": question}],
+            "ability": "math",
+            "reward_model": {"style": "rule", "ground_truth": answer},
+            "extra_info": {"index": at},
+        }
+        for at, (question, answer) in enumerate(tiny_parts.questions())
+    ]
+
+
+def data(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes FOLDER/train.parquet; verl's dataset, configured as in the step, must give each row and its prompt."""
+    from datasets import Dataset
+    from omegaconf import OmegaConf
+    from transformers import AutoTokenizer
+    from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+
+    path, made = os.path.join(folder, "train.parquet"), rows()
+    Dataset.from_list(made).to_parquet(path)
+    config = OmegaConf.create(tiny_parts.compose(configs(), CONFIG, words(folder, facts)))
+    dataset = RLHFDataset([path], AutoTokenizer.from_pretrained(f"{folder}/model"), config.data)
+    items = [dataset[at] for at in range(len(dataset))]
+    answers = [item["reward_model"]["ground_truth"] for item in items]
+    if answers != [row["reward_model"]["ground_truth"] for row in made]:
+        raise ValueError(f"verl's dataset gives {len(items)} rows with the answers {answers}, written were {len(made)}")
+    batch = collate_fn(items)
+    form = next((name for name in ("input_ids", "raw_prompt") if name in batch), "")
+    if not form:
+        raise ValueError(f"verl's dataset gives no prompt: {', '.join(sorted(batch))}")
+    read_by = f"read back by verl's {RLHFDataset.__name__} (prompts as {form})"
+    return {"message": f"{len(items)} rows in train.parquet, {read_by}"}
+
+
+def config(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Composes, and imports the program of the step; gives its command (the words behind Python) and its folder."""
+    settings = words(folder, facts)
+    composed = tiny_parts.compose(configs(), CONFIG, settings)
+    importlib.import_module(MODULE)
+    started(composed, facts)
+    message = f"{MODULE} takes {len(settings)} settings"
+    return {"message": message, "command": ["-m", MODULE, *settings, tiny_parts.run_folder(folder)], "cwd": folder}
+
+
+def started(config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Imports the trainer that verl 0.9 loads late, when ray runs already, and whose needs are in no wheel's core.
+
+    Earlier ones load it with their entry point. Without an engine no step needs it.
+    """
+    if not (facts["engine"] and config["trainer"].get("use_v1")):
+        return
+    try:
+        importlib.import_module(LATE)
+    except ImportError as error:
+        raise ImportError(f"{LATE}, which the step starts with, cannot be imported: {error}") from error

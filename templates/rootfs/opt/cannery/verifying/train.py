@@ -1,6 +1,6 @@
 """The checks of the level train: one step of GRPO on a made-up tiny model and data, by the image's own trainer.
 
-What needs no NPU is done in children by ../training/tiny.py, in a scratch folder; train.step runs the trainer itself.
+What needs no NPU is done in one child by ../training/tiny.py, in a scratch folder; train.step runs the trainer itself.
 """
 
 import json
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from verifying.child import Finished, end, ending, run, start
+from verifying.child import end, ending, run, start
 from verifying.image import Image, read_text
 from verifying.imports import not_imported
 from verifying.manifest import installed
@@ -110,13 +110,6 @@ NUMBER = re.compile(r"(?:[\w.]+\()?([-+.\w]+)\)?")  # numpy prints np.float64(0.
 PREFIX = r"(?:\((?:[^()]*pid=[^()]*|autoscaler[^()]*)\) )*(?:ERROR [-\d]+ [:\d]+ \[[^]]*\] )?"
 ERROR = re.compile(rf"^{PREFIX}((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)")
 LAST_LINES = 20
-# What a trainer prints for a cause that it does not name, and what to do about it.
-VOCABULARY = """verl asks for gpt-oss's vocabulary with vLLM from 0.12 on, whatever the model: without a network, put
-o200k_base.tiktoken into a folder and name that in TIKTOKEN_ENCODINGS_BASE"""
-HINTS = {
-    "failed to download or load vocab file": " ".join(VOCABULARY.split()),
-    "Total available GPUs 0 is less": "ray counts no NPU: it looks for CANN's acl, then for /dev/davinci*",
-}
 
 
 class Step(NamedTuple):
@@ -135,7 +128,7 @@ def judged_step(step: Step, cards: int) -> Outcome:
     if step.code != 0:
         why = [found[1] for line in text.splitlines() if (found := ERROR.match(line.strip()))]
         answer = f"{step.trainer} {step.ending}{': ' + why[-1][:200] if why else ''}"
-        return failed(answer, [*last, *(hint for sign, hint in HINTS.items() if sign in text)])
+        return failed(answer, last)
     values = metrics(text)
     wanted = {name: value for name, value in values.items() if "loss" in name or "grad_norm" in name}
     if not any("loss" in name for name in wanted):
@@ -172,9 +165,13 @@ TRAINERS = {"verl": "verl", "mindspeed-rl": "MindSpeed-RL"}
 ENGINES = ("vllm", "sglang")
 MOST_CARDS = 2  # two show that cards reach each other; more would only take longer
 STEP_SECONDS = 1200.0
-STAGE_TIMES = 3  # of the longest silence that imports may have: a stage has several children that import torch
+STAGES_TIMES = 9  # of the longest silence that imports may have: each of three stages imports a lot
 NO_ENGINE = "neither vLLM nor SGLang is in this image, and verl rolls out with nothing else"
-NEEDS = {"train.data": ("train.model",), "train.step": ("train.model", "train.data", "train.config")}
+NEEDS = {
+    "train.data": ("train.model",),
+    "train.config": ("train.model", "train.data"),
+    "train.step": ("train.model", "train.data", "train.config"),
+}
 
 
 def trainer(manifest: Mapping[str, Any]) -> str:
@@ -191,10 +188,14 @@ def model_check(image: Image) -> Outcome:
 
 def data_check(image: Image) -> Outcome:
     """Made-up prompts are written in the trainer's form, and its own code reads them back."""
-    reason = not_imported(image.manifest).get("import.mindspeed_rl")
-    if trainer(image.manifest) == "mindspeed-rl" and image.manifest["base"]["kind"] == "standin" and reason:
-        return skipped(f"stand-in: {reason}")
-    return unmade(image, "train.data") or staged(image, "data")
+    reason = why_no_data(image)
+    return skipped(f"stand-in: {reason}") if reason else staged(image, "data")
+
+
+def why_no_data(image: Image) -> str:
+    """Why MindSpeed-RL's own code cannot be imported on a stand-in; "" when the trainer's code can."""
+    is_standin = image.manifest["base"]["kind"] == "standin" and trainer(image.manifest) == "mindspeed-rl"
+    return not_imported(image.manifest).get("import.mindspeed_rl", "") if is_standin else ""
 
 
 def config_check(image: Image) -> Outcome:
@@ -206,10 +207,8 @@ def step_check(image: Image) -> Outcome:
     """The trainer does one step of GRPO on the NPU: it ends with code 0 and a finite loss."""
     if trainer(image.manifest) == "verl" and not engine(image.manifest):
         return skipped(NO_ENGINE)
-    lacking = unmade(image, "train.step")
-    if lacking:
-        return lacking
-    return judged_step(step(image, answer_of(image, "config")), cards(image))
+    fault = stage_fault(image, "step")
+    return fault or judged_step(step(image, answer_of(image, "config")), cards(image))
 
 
 def step(image: Image, about: Mapping[str, Any]) -> Step:
@@ -228,40 +227,40 @@ def step(image: Image, about: Mapping[str, Any]) -> Step:
     return Step(TRAINERS[trainer(image.manifest)], code, ending(code, STEP_SECONDS), read_text(path))
 
 
-def unmade(image: Image, check: str) -> Outcome | None:
-    """The failure of an earlier stage that a check needs, for a run that was not asked for that stage."""
-    for name in NEEDS[check]:
-        found = CHECKS[name](image)
-        if found.status == "failed":
-            return failed(f"{name}: {found.message}", found.details)
+def staged(image: Image, stage: str) -> Outcome:
+    """The outcome of a stage of tiny.py, or the failure of an earlier one that kept it from being done."""
+    return stage_fault(image, stage) or passed(answer_of(image, stage)["message"])
+
+
+def stage_fault(image: Image, stage: str) -> Outcome | None:
+    """Why a stage was not done; None when it was. For the step: why one of them was not."""
+    how, lines = image.remember("train stages", lambda: run_stages(image))
+    for name in stages(image):
+        answer = answer_of(image, name) or {"error": f"the child {how}", "lines": lines}
+        if "error" in answer:
+            return failed(answer["error"] if name == stage else f"train.{name}: {answer['error']}", answer["lines"])
+        if name == stage:
+            break
     return None
 
 
-def staged(image: Image, stage: str) -> Outcome:
-    """The outcome of a stage of tiny.py; each runs once."""
-    return image.remember(f"train {stage}", lambda: _run_stage(image, stage))
+def stages(image: Image) -> list[str]:
+    """What tiny.py does, in order."""
+    return ["model", *([] if why_no_data(image) else ["data"]), "config"]
 
 
-def _run_stage(image: Image, stage: str) -> Outcome:
-    with suppress(OSError):  # of an earlier run in a folder of the user's
-        os.remove(os.path.join(scratch(image), f"{stage}.json"))
+def run_stages(image: Image) -> tuple[str, list[str]]:
+    """Runs tiny.py; how it ended, and its last words. Its answers are files of the scratch folder."""
+    for name in stages(image):
+        with suppress(OSError):  # of an earlier run in a folder of the user's
+            os.remove(os.path.join(scratch(image), f"{name}.json"))
+    options = replace(image.options, timeout=STAGES_TIMES * image.options.timeout)
+    command = [image.python, SCRIPT, scratch(image), json.dumps(facts(image))]
     try:
-        options = replace(image.options, timeout=STAGE_TIMES * image.options.timeout)
-        child = run(
-            outside(replace(image, options=options)),
-            [image.python, SCRIPT, stage, scratch(image), json.dumps(facts(image))],
-        )
+        child = run(outside(replace(image, options=options)), command)
     except OSError as error:
-        return failed(f"{image.shown(image.python)} cannot be started: {error.strerror}")
-    answer = answer_of(image, stage)
-    if child.code != 0 or not answer:
-        return failed(f"the child {ended(child)}", child.err.splitlines()[-8:])
-    return failed(answer["error"], answer["lines"]) if "error" in answer else passed(answer["message"])
-
-
-def ended(child: Finished) -> str:
-    """How a child ended that left no answer."""
-    return "ended without an answer" if child.code == 0 else child.ending
+        return f"cannot be started: {error.strerror}", []
+    return "ended without an answer" if child.code == 0 else child.ending, child.err.splitlines()[-8:]
 
 
 def answer_of(image: Image, stage: str) -> dict[str, Any]:
@@ -281,6 +280,7 @@ def facts(image: Image) -> dict[str, Any]:
         "home": image.path(paths[0]) if paths else "",
         "engine": engine(image.manifest),
         "cards": cards(image),
+        "stages": stages(image),
     }
 
 

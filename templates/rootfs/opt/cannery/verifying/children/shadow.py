@@ -63,8 +63,8 @@ for entry in (item or os.getcwd() for item in sys.path):
     if folder not in done and not folder.startswith(bases):
         done.add(folder)
         finder = pkgutil.get_importer(folder)
-        for name, found in hits.items():
-            found += hit(finder, name, here=entry == os.getcwd())
+        for name in hits:
+            hits[name] += hit(finder, name, here=entry == os.getcwd())
 answer = {name: {"origin": origins[name], "hits": places} for name, places in hits.items()}
 inner = {dotted: found for name, places in hits.items() for dotted, found in shared(name, places).items()}
 for dotted, places in inner.items():  # portions are searched in the order of sys.path
