@@ -98,36 +98,31 @@ fail() {
     exit 1
 }
 
-# Print field $3 of the line of /etc/$1 that has $4 as its name ($2 is 1) or number ($2 is 3).
-field() {
-    if [ "$2" = 1 ]; then before=''; else before='[^:]*:[^:]*:'; fi
-    grep "^$before$4:" "/etc/$1" | head -n 1 | cut -d: -f "$3"
+# Print the line of /etc/$1 that has the name $2 or the number $3. Another user's or group's line ends the step.
+account() {
+    found=$(grep -e "^$2:" -e "^[^:]*:[^:]*:$3:" "/etc/$1") || return 0
+    other=$(echo "$found" | grep -v "^$2:[^:]*:$3:" | head -n 1) || true
+    [ -z "$other" ] || fail "the base's /etc/$1 has $other, the profile says $2 with number $3"
+    echo "$found" | head -n 1
 }
 
 # useradd writes the day into /etc/shadow, and some bases have no useradd.
 make_user() {
     name=$1 uid=$2 gid=$3 home=/home/$1
-    found=$(field group 1 3 "$name")
-    [ "${found:-$gid}" = "$gid" ] || fail "the base's group $name has gid $found, the profile says $gid"
-    other=$(field group 3 1 "$gid")
-    [ "${other:-$name}" = "$name" ] || fail "the base's gid $gid is group $other, the profile says $name"
-    if [ -z "$found" ]; then
+    line=$(account group "$name" "$gid")
+    if [ -z "$line" ]; then
         echo "$name:x:$gid:" >>/etc/group
         if [ -f /etc/gshadow ]; then echo "$name:!::" >>/etc/gshadow; fi
     fi
-    found=$(field passwd 1 3 "$name")
-    [ "${found:-$uid}" = "$uid" ] || fail "the base's user $name has uid $found, the profile says $uid"
-    other=$(field passwd 3 1 "$uid")
-    [ "${other:-$name}" = "$name" ] || fail "the base's uid $uid is user $other, the profile says $name"
-    if [ -n "$found" ]; then
-        main=$(field passwd 1 4 "$name")
-        [ "$main" = "$gid" ] || fail "the base's user $name has the main group $main, the profile says $gid"
-        there=$(field passwd 1 6 "$name")
-        [ "$there" = "$home" ] || fail "the base's user $name has the home $there, and not $home"
-    else
+    line=$(account passwd "$name" "$uid")
+    case $line in
+    '')
         echo "$name:x:$uid:$gid::$home:/bin/bash" >>/etc/passwd
         if [ -f /etc/shadow ]; then echo "$name:*:::::::" >>/etc/shadow; fi
-    fi
+        ;;
+    "$name:"*":$uid:$gid:"*":$home:"*) ;;
+    *) fail "the base's /etc/passwd has $line, the profile says main group $gid and home $home" ;;
+    esac
     # Group 0 is what OpenShift's arbitrary users are in.
     mkdir -p "$home"
     chown "$uid:0" "$home"

@@ -225,11 +225,23 @@ OURS = f"{USER}:x:1000:"
 @pytest.mark.parametrize(
     ("passwd", "group", "says"),
     [
-        (f"{USER}:x:2000:1000::{HOME}:/bin/sh", OURS, f"user {USER} has uid 2000, the profile says 1000"),
-        ("ubuntu:x:1000:1000::/home/ubuntu:/bin/sh", OURS, f"uid 1000 is user ubuntu, the profile says {USER}"),
-        ("other:x:2000:2000::/:/bin/sh", "users1:x:1000:", f"gid 1000 is group users1, the profile says {USER}"),
-        (f"{USER}:x:1000:0::{HOME}:/bin/sh", OURS, "has the main group 0, the profile says 1000"),
-        (f"{USER}:x:1000:1000::/opt/mine:/bin/sh", OURS, f"has the home /opt/mine, and not {HOME}"),
+        (
+            f"{USER}:x:2000:1000::{HOME}:/bin/sh",
+            OURS,
+            f"{USER}:x:2000:1000::{HOME}:/bin/sh, the profile says {USER} with number 1000",
+        ),
+        (
+            "ubuntu:x:1000:1000::/home/ubuntu:/bin/sh",
+            OURS,
+            f"ubuntu:x:1000:1000::/home/ubuntu:/bin/sh, the profile says {USER} with number 1000",
+        ),
+        (
+            "other:x:2000:2000::/:/bin/sh",
+            "users1:x:1000:",
+            f"/etc/group has users1:x:1000:, the profile says {USER} with number 1000",
+        ),
+        (f"{USER}:x:1000:0::{HOME}:/bin/sh", OURS, "the profile says main group 1000 and home"),
+        (f"{USER}:x:1000:1000::/opt/mine:/bin/sh", OURS, f"the profile says main group 1000 and home {HOME}"),
         (f"{USER}:x:1000:1000:of the driver:{HOME}:/bin/sh", OURS, ""),
     ],
 )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 TOOLS = Path(__file__).resolve().parent.parent.parent / "templates/tools"
-MODULES = ("stage", "hook", "install", "overlay", "native", "source")
+MODULES = ("stage", "hook", "install", "source")
 SHARED = Path(installing.__file__).parent
 EPOCH = 1_700_000_000
 HERE = os.uname().machine
@@ -83,9 +83,7 @@ class Stages:
 
     def __init__(self, root: Path, modules: Mapping[str, ModuleType]) -> None:
         self.root = root
-        self.stage, self.hook, self.install, self.overlay, self.native, self.source = (
-            modules[name] for name in MODULES
-        )
+        self.stage, self.hook, self.install, self.source = (modules[name] for name in MODULES)
 
     @property
     def out(self) -> Path:
@@ -132,11 +130,9 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stages:
         monkeypatch.setattr(stage, name, tmp_path / folder)
     for name, folder in {"BUILD_VENV": "build", "BUILT_WHEELS": "wheels"}.items():
         monkeypatch.setattr(modules["install"], name, tmp_path / folder)
-    monkeypatch.setattr(modules["native"], "TOOLS_PATH", tmp_path / "unpacked")
-    for name in ("native", "source"):
-        monkeypatch.setattr(modules[name], "SOURCES", tmp_path / "opt/src")
-    monkeypatch.setattr(modules["overlay"], "PATCHED", tmp_path / "patched")
-    monkeypatch.setattr(modules["source"], "NPU_SMI", tmp_path / "npu-smi")  # not this machine's own
+    places = {"TOOLS_PATH": "unpacked", "SOURCES": "opt/src", "PATCHED": "patched", "NPU_SMI": "npu-smi"}
+    for name, folder in places.items():
+        monkeypatch.setattr(modules["source"], name, tmp_path / folder)
     if os.geteuid() != 0:
         monkeypatch.setattr(os, "chown", lambda *_, **__: None)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "")
@@ -321,7 +317,7 @@ def test_a_tree_that_is_not_the_patched_one_is_refused(tmp_path: Path) -> None:
 def compiled(stages: Stages, machine: str, **changes: object) -> Path:
     """Run the stage on the target's platform, as that machine; return what it left, in another place."""
     step = stages.step(native=True, env={"TAG": f"py3-none-linux_{machine}"}, **changes)
-    stages.run(stages.native, step, packed(stages.root / "tiny.tar", PROJECT), machine=machine)
+    stages.run(stages.source, "--compile", step, packed(stages.root / "tiny.tar", PROJECT), machine=machine)
     made = stages.root / "made"
     stages.out.rename(made)
     # The next stage is another container: nothing of this one is there.
@@ -383,11 +379,11 @@ def test_jobs_follow_from_cores_memory_and_max_jobs(
 ) -> None:
     texts = {"JOBS": named, "MEMORY": f"MemTotal: 1 kB\nMemAvailable:   {free << 20} kB\n", "LIMIT": limit}
     for name, text in texts.items():
-        monkeypatch.setattr(stages.native, name, tmp_path / name)
+        monkeypatch.setattr(stages.source, name, tmp_path / name)
         if text is not None:
             (tmp_path / name).write_text(f"{text}\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
-    assert stages.native.jobs() == jobs
+    assert stages.source.jobs() == jobs
 
 
 def test_commands_run_at_the_top_of_the_tree_ahead_of_the_hook_with_its_environment(
@@ -400,11 +396,11 @@ def test_commands_run_at_the_top_of_the_tree_ahead_of_the_hook_with_its_environm
     )
     before = [["{python}", "-c", write, "-j{jobs}", "a b;c"], ["{python}", "-c", "import tinybackend"]]
     step = stages.step(native=True, subdirectory="python", before=before, env={"SOC": "ascend910_9391"})
-    stages.run(stages.native, step, packed(tmp_path / "tiny.tar", project))
+    stages.run(stages.source, "--compile", step, packed(tmp_path / "tiny.tar", project))
     (made,) = (stages.out / "wheels").glob("*.whl")
     with zipfile.ZipFile(made) as archive:
         told = archive.read("tiny/made.py").decode()
-    jobs = stages.native.jobs()
+    jobs = stages.source.jobs()
     assert told == repr(([f"-j{jobs}", "a b;c"], "ascend910_9391", str(tmp_path / "opt/venv")))
 
 
@@ -419,7 +415,7 @@ def test_a_command_that_fails_or_is_not_there_ends_the_stage_before_the_hook(
     stages: Stages, tmp_path: Path, command: list[str], said: int | str
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
-        stages.run(stages.native, stages.step(before=[command]), packed(tmp_path / "tiny.tar", PROJECT))
+        stages.run(stages.source, "--compile", stages.step(before=[command]), packed(tmp_path / "tiny.tar", PROJECT))
     assert stopped.value.code == said or str(stopped.value.code).startswith(str(said))
     assert not (stages.out / "wheels").exists()
 
@@ -494,11 +490,13 @@ def test_a_file_of_another_hash_is_refused_by_name(stages: Stages, monkeypatch: 
         stages.run(stages.install, "--wheels", sdists, file)
 
 
-@pytest.mark.parametrize("which", ["native", "source"])
-def test_a_build_that_fails_ends_the_stage_with_its_code(stages: Stages, tmp_path: Path, which: str) -> None:
+@pytest.mark.parametrize("words", [("--compile",), ()])
+def test_a_build_that_fails_ends_the_stage_with_its_code(
+    stages: Stages, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     tar = packed(tmp_path / "tiny.tar", {**PROJECT, "pyproject.toml": PYPROJECT.replace("tinybackend", "none_such")})
     with pytest.raises(SystemExit) as stopped:
-        stages.run(getattr(stages, which), stages.step(install="editable"), tar)
+        stages.run(stages.source, *words, stages.step(install="editable"), tar)
     assert stopped.value.code == 1
 
 
@@ -522,7 +520,7 @@ def test_the_backend_is_the_one_that_the_project_names(
 def test_a_backend_of_the_projects_own_is_found_by_its_path(stages: Stages, tmp_path: Path) -> None:
     (tmp_path / "tools/tinybackend-1.0-py3-none-any.whl").unlink()
     own = {**PROJECT, "pyproject.toml": PYPROJECT + 'backend-path = ["mine"]\n', "mine/tinybackend.py": BACKEND}
-    stages.run(stages.native, stages.step(native=True), packed(tmp_path / "tiny.tar", own))
+    stages.run(stages.source, "--compile", stages.step(native=True), packed(tmp_path / "tiny.tar", own))
     assert [path.name for path in (stages.out / "wheels").iterdir()] == ["tiny-1.2-py3-none-any.whl"]
 
 
