@@ -120,7 +120,7 @@ def install_native(step: dict[str, Any], made: Path, platform: str) -> None:
 
 def unpacked(step: dict[str, Any], file: Path) -> Path:
     """Unpack a source at its place, with the files that were patched. Ends the stage where they are of another tree."""
-    home = SOURCES / step["name"]
+    home: Path = SOURCES / step["name"]
     hook.unpack(file, home)
     for file_row in step.get("patched", ()):
         path = home / file_row["path"]

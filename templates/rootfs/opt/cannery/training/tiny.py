@@ -23,14 +23,14 @@ TRAINERS = {"verl": tiny_verl, "mindspeed-rl": tiny_mindspeed_rl}
 
 def answer(stage: str, folder: str, facts: dict[str, Any]) -> dict[str, Any]:
     """The answer of a stage; whatever it raises is its error, hydra's SystemExit too."""
-    trainer = TRAINERS[facts["trainer"]]
-    stages = {"model": tiny_model.make, "data": trainer.data, "config": trainer.config}
+    trainer: Any = TRAINERS[facts["trainer"]]
     try:
-        return stages[stage](folder, facts)
+        made: dict[str, Any] = (tiny_model.make if stage == "model" else getattr(trainer, stage))(folder, facts)
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         lines = traceback.format_exc().splitlines()[-12:]
         return {"error": f"{type(error).__name__}: {text}"[:400], "lines": lines}
+    return made
 
 
 if __name__ == "__main__":
