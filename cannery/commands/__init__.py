@@ -1,7 +1,8 @@
-"""What the command line says, as values of the pipeline."""
+"""What commands share: what the command line says, as values of the pipeline; tables and JSON."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
@@ -56,3 +57,8 @@ def row_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     every = tuple(rows)
     width = max(len(name) for name, _ in every)
     yield from (f"{name:<{width}}  {value}" for name, value in every if value)
+
+
+def print_json(value: object) -> None:
+    """Print what --json asks for."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
 from cannery.build.io.transfer_view import transfer
-from cannery.commands import options_of, row_lines
-from cannery.commands.place import as_errors, kept_place, place_with
+from cannery.commands import options_of, print_json, row_lines
+from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
 from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from cannery.ship.io.bundle import Packed
 
 
-@as_errors
+@engine_errors()
 def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write a profile's image into one file that has its own loader; with --since, only the layers that OLD lacks."""
     path = _output(arguments)
@@ -179,7 +178,7 @@ def _print(context: Context, path: Path) -> None:
     print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
 
 
-@as_errors
+@engine_errors()
 def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Load an archive of `save` or `bundle` that is what its side file describes."""
     path = Path(arguments.file)
@@ -257,7 +256,7 @@ def _loaded(
         raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
     if context.is_json:
-        print(json.dumps({**rows, "image": list(references)}, indent=2))
+        print_json({**rows, "image": list(references)})
     else:
         print("\n".join(row_lines(rows.items())))
     return ExitCode.DONE

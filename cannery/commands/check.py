@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands import hashes_of, options_of
+from cannery.commands import hashes_of, options_of, print_json
 from cannery.compat.findings import errors, in_order, warning
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
@@ -43,7 +42,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
     failed = errors(found)
     if context.is_json:
         rows = [asdict(f) for f in found]
-        print(json.dumps({"target": str(recipe.target), "ok": not failed, "findings": rows}, indent=2))
+        print_json({"target": str(recipe.target), "ok": not failed, "findings": rows})
     else:
         for line in listed(found, None if arguments.all else NOTES_SHOWN):
             print(line)
@@ -94,7 +93,7 @@ def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "layers": [asdict(layer) for layer in made.layers],
             "findings": [asdict(f) for f in found],
         }
-        print(json.dumps(value, indent=2))
+        print_json(value)
         return ExitCode.DONE
     print(f"{made.reference}\nbase: {made.base_reference}")
     width = max(len(layer.name) for layer in made.layers)

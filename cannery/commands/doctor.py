@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.build.io.disk import BASE_BYTES, layers_bytes
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.target import parse_chip
-from cannery.commands import options_of
+from cannery.commands import options_of, print_json
 from cannery.compat.rules.target import asking, who
 from cannery.compat.subject import Subject
 from cannery.compat.table import cited
@@ -62,7 +61,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "counts": found,
             "checks": [asdict(check) for check in checks],
         }
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
     else:
         for line in report_lines(checks):
             print(line)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cannery.commands import print_json
 from cannery.commands.place import use_lock
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.errors import ExitCode, UnableError
@@ -40,7 +40,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if context.is_json:
         names = ("kind", "count", "bytes", "old", "reclaimable")
         value = {"kinds": [dict(zip(names, row, strict=True)) for row in rows], "removed": kinds}
-        print(json.dumps(value, indent=2))
+        print_json(value)
         return ExitCode.DONE
     print(f"{'KIND':<9} {'COUNT':>6} {'SIZE':>12}  {'REMOVED' if kinds else 'RECLAIMABLE':>12}")
     for kind, count, size, old, free in rows:

@@ -224,7 +224,7 @@ def _push(arguments: argparse.Namespace, work: Work) -> None:
     # What it prints is no part of the JSON of an image.
     out = sys.stderr if work.context.is_json else sys.stdout
     work = replace(work, context=replace(work.context, is_json=False))
-    with redirect_stdout(out), engine_errors(work.context):
+    with redirect_stdout(out), engine_errors():
         push_made(work, parse_registry(arguments.registry), Push.of(arguments, work.context))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_chip
+from cannery.commands import print_json
 from cannery.errors import ExitCode, UsageError
 from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
@@ -47,7 +47,7 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     errors = sum(one.severity is Severity.ERROR for one in remarks)
     unread = sum(one.code == "text.unread" for one in remarks)
     if context.is_json:
-        print(json.dumps({"schema": 2, "ok": not errors, "containers": _rows(linted)}, indent=2, ensure_ascii=False))
+        print_json({"schema": 2, "ok": not errors, "containers": _rows(linted)})
     else:
         for item in linted:
             _print(item, named=len(linted) > 1 or bool(arguments.file))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.catalog import further_pythons
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource
 from cannery.catalog.versions import without_build
+from cannery.commands import options_of, print_json
 from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError
 from cannery.util.addresses import shown
@@ -40,7 +40,7 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
             }
             for n, p in profiles.items()
         ]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return ExitCode.DONE
     width = max(map(len, profiles))
     for name, profile in profiles.items():
@@ -72,7 +72,6 @@ def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
-    from cannery.commands import options_of
     from cannery.recipe.select import find_profile, select
 
     catalog = context.catalog()
@@ -96,7 +95,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if context.is_json:
         value = {"name": arguments.profile, "profile": profile.model_dump(mode="json"), "components": rows}
         value["proof"] = proved(context, catalog, arguments.profile)
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
         return ExitCode.DONE
     print(f"{arguments.profile}: {profile.summary}")
     print(f"target: {recipe.target}, base {profile.base}, packages as of {profile.exclude_newer}")
@@ -145,7 +144,7 @@ def _show_settings(context: Context) -> ExitCode:
     rows = [*context.settings.rows(str(context.cache)), *_host_rows(context)]
     if context.is_json:
         shown_rows = [{"name": name, "value": value, "from": origin} for name, value, origin in rows]
-        print(json.dumps(shown_rows, indent=2, ensure_ascii=False))
+        print_json(shown_rows)
         return ExitCode.DONE
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, origin in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -13,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cannery.commands import options_of
+from cannery.commands import options_of, print_json
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import bind, current_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
@@ -203,7 +202,7 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     newer = [one for one in report.packages if one.is_newer]
     if context.is_json:
         value = {"target": str(recipe.target), **asdict(report)}
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
         return ExitCode.DONE
     print(*table(report.packages), *report.sources, sep="\n")
     for trouble in report.troubles:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from cannery.commands import PARSERS, options_of
+from cannery.commands import PARSERS, options_of, print_json
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.recipe.select import select
 
@@ -109,7 +108,7 @@ def _print(context: Context, rows: Sequence[tuple[str, Outcome | None, float]]) 
             | (outcome.value if outcome else {})
             for name, outcome, seconds in rows
         ]
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
         return
     width = max(len(name) for name, _, _ in rows)
     for name, outcome, seconds in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from contextlib import ExitStack, closing
@@ -10,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands import options_of
+from cannery.commands import options_of, print_json
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.sets import SHOWN, kept_sets
 from cannery.pipeline import patch_inputs, planned
@@ -48,7 +47,7 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(f"no profile {wanted!r}", hint=did_you_mean(wanted, catalog.profiles))
     found = [one for one in kept_sets(catalog, context.patch_sets) if wanted is None or wanted in one.profiles]
     if context.is_json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        print_json([asdict(one) for one in found])
         return ExitCode.DONE
     for component in dict.fromkeys(one.component for one in found):
         print(component)
@@ -75,7 +74,7 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
             "left_out": left,
             "differences": [asdict(one) for one in differing],
         }
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
         return ExitCode.DONE
     print("\n".join(summary_lines(changes)))
     for title, lines in (("Left out", left), ("The plugin's own summary differs", differing)):
@@ -133,7 +132,7 @@ def _print_ported(context: Context, results: Results, to: str) -> None:
     if context.is_json:
         value = [port_value(one, found.origin) for found, patches in results for one in patches]
         first = results[0][0]
-        print(json.dumps({"repo": first.repo, "from": first.rev, "to": to, "patches": value}, indent=2))
+        print_json({"repo": first.repo, "from": first.rev, "to": to, "patches": value})
         return
     for found, patches in results:
         if len(results) > 1:
@@ -183,7 +182,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]
     if context.is_json:
         value = {"repo": repo, "rev": made.rev, "patches": paths, "untracked": made.untracked}
-        print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json(value)
     else:
         print("\n".join(paths))
     return ExitCode.DONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import weakref
 from contextlib import contextmanager
@@ -17,12 +16,10 @@ from cannery.store.io.store import Store
 from cannery.util.io.locks import shared
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cannery.context import Context
-    from cannery.errors import ExitCode
     from cannery.host.io.place import ImagePlace
 
 
@@ -106,22 +103,9 @@ def use_lock(cache: Path) -> Path:
     return cache / "images.use"
 
 
-def as_errors(
-    command: Callable[[argparse.Namespace, Context], ExitCode],
-) -> Callable[[argparse.Namespace, Context], ExitCode]:
-    """Return a command whose errors are those of `engine_errors`."""
-
-    @functools.wraps(command)
-    def guarded(arguments: argparse.Namespace, context: Context) -> ExitCode:
-        with engine_errors(context):
-            return command(arguments, context)
-
-    return guarded
-
-
 @contextmanager
-def engine_errors(context: Context) -> Iterator[None]:
-    """Raise `UnableError` in place of the engine's and the SDK's errors."""
+def engine_errors() -> Iterator[None]:
+    """Raise `UnableError` in place of the engine's and the SDK's errors, in a block or as a decorator."""
     import docker.errors
     import requests
 
@@ -130,8 +114,8 @@ def engine_errors(context: Context) -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        raise UnableError(f"the engine: {context.pip.redact(error.message)}") from error
+        raise UnableError(f"the engine: {error.message}") from error
     except docker.errors.APIError as error:
-        raise UnableError(f"the engine: {context.pip.redact(str(error.explanation or error))}") from error
+        raise UnableError(f"the engine: {error.explanation or error}") from error
     except (docker.errors.DockerException, requests.RequestException) as error:
         raise gone(error) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.build.io.transfer_view import transfer
-from cannery.commands import options_of, row_lines
-from cannery.commands.place import as_errors, kept_place, place_with
+from cannery.commands import options_of, print_json, row_lines
+from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.registry import insecure_registries
 from cannery.errors import ExitCode, FindingsError
@@ -73,7 +72,7 @@ class Push:
         return cls(arguments.force, arguments.attach, signer, arguments.proof)
 
 
-@as_errors
+@engine_errors()
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Push the image of a profile under its tag, then let the moving tag follow. Raises as `push_made`."""
     registry, how = parse_registry(arguments.registry), Push.of(arguments, context)
@@ -163,7 +162,7 @@ def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, a
     return found
 
 
-@as_errors
+@engine_errors()
 def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
     registry = parse_registry(arguments.registry)
@@ -189,7 +188,7 @@ def _print(context: Context, dock: Dock, now: Published | None, image: EngineIma
             "aliases": dock.aliases,
             "local": dock.plan.reference,
         }
-        print(json.dumps(value, indent=2))
+        print_json(value)
         return
     rows = {
         "image": dock.reference,

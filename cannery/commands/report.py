@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
 from cannery.catalog.target import parse_arch
-from cannery.commands import PARSERS, options_of
+from cannery.commands import PARSERS, options_of, print_json
 from cannery.commands.check import lacking_words
 from cannery.commands.proofs import proved
 from cannery.compat.findings import note
@@ -150,7 +149,7 @@ def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
     options = options_of(arguments)
     found = difference(*(contents_of(context, word, options) for word in (arguments.old, arguments.new)))
     if context.is_json:
-        print(json.dumps(json_value(found), indent=2, ensure_ascii=False))
+        print_json(json_value(found))
     else:
         print("\n".join(markdown_lines(found) if arguments.format == "markdown" else text_lines(found)))
     return ExitCode.DONE

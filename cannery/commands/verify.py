@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from cannery.against.image import read_facts, version_files
 from cannery.against.io.read import read_config, read_image
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
-from cannery.commands import options_of
+from cannery.commands import options_of, print_json
 from cannery.commands.place import place_with
 from cannery.commands.proofs import driver_to_record, record
 from cannery.errors import CanneryError, ExitCode, FindingsError, UsageError
@@ -120,7 +119,7 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         next_step = "send it with the issue form “Proof from a real NPU”" if passed else "what failed is in it"
         context.say(f"{arguments.record}: {next_step}")
     if context.is_json:
-        print(json.dumps(result.report, indent=2, ensure_ascii=False))
+        print_json(result.report)
     return exit_code(result)
 
 
