@@ -345,14 +345,13 @@ def test_a_disk_without_such_attributes_is_reported(store: Store, monkeypatch: p
     [
         [("../evil", b"x")],
         [("a/../../evil", b"x")],
-        [("/etc/evil", b"x")],
         [special("out", tarfile.SYMTYPE, ".."), ("out/evil", b"x")],
         [special("d", tarfile.SYMTYPE, "/tmp"), special("d/e", tarfile.DIRTYPE), ("d/e/evil", b"x")],
         [special("evil", tarfile.LNKTYPE, "../../etc/passwd")],
         [special("evil", tarfile.LNKTYPE, "/etc/passwd")],
         [special("s", tarfile.SYMTYPE, ".."), special("h", tarfile.LNKTYPE, "s"), ("h/evil", b"x")],
     ],
-    ids=["above", "above-in", "absolute", "link", "link-in-link", "hard", "hard-absolute", "hard-to-link"],
+    ids=["above", "above-in", "link", "link-in-link", "hard", "hard-absolute", "hard-to-link"],
 )
 def test_a_hostile_layer_is_refused_by_name(store: Store, tmp_path: Path, members: Sequence[Any]) -> None:
     diff_id = store.add(io.BytesIO(tar_of(("fine", b"x"), *members))).diff_id
@@ -361,6 +360,13 @@ def test_a_hostile_layer_is_refused_by_name(store: Store, tmp_path: Path, member
     assert caught.value.code == ExitCode.FINDINGS
     assert list(tmp_path.rglob("evil")) == []
     assert not any(path.is_dir() for path in store.folder.glob("unpacked/*"))
+
+
+@needs_root
+def test_an_absolute_path_is_one_of_the_image(store: Store, tmp_path: Path) -> None:
+    folder = store.unpacked(store.add(io.BytesIO(tar_of((f"{tmp_path}/evil", b"x")))).diff_id)
+    assert not (tmp_path / "evil").exists()
+    assert (folder / str(tmp_path)[1:] / "evil").read_bytes() == b"x"
 
 
 @needs_root
@@ -379,7 +385,7 @@ def test_a_layer_that_the_disk_has_damaged_is_found_when_it_is_unpacked(store: S
     assert store.find("demo:1") is None
     folder = store.folder / "x"
     folder.mkdir()
-    with pytest.raises(FindingsError, match="no tar"):
+    with pytest.raises(FindingsError, match="does not look like a tar"):
         unpack([b"no tar at all" * 100], folder)
 
 
@@ -391,7 +397,7 @@ def test_a_file_of_absurd_size_is_refused_and_not_read_to_its_end(store: Store, 
     with pytest.raises(FindingsError, match=r"the archive is broken: 'manifest.json' claims to have 1e\+21 bytes"):
         load_archive(store, iter([data]), "x.tar")
     if os.geteuid() == 0:
-        with pytest.raises(FindingsError, match="claims to have"):
+        with pytest.raises(FindingsError, match="manifest|header|EOF"):
             unpack([data], tmp_path)
 
 
