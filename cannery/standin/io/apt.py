@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, unquote
 
-from filelock import FileLock
-
 from cannery.errors import NetworkError, UnableError
-from cannery.standin.io.apt_errors import explain
 from cannery.standin.io.apt_sources import Source, distribution_sources, for_suite, host_release, source_lines
+from cannery.util.addresses import redactor
 from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.locks import held, own_folder
 from cannery.util.io.process import CommandError, run
 
 if TYPE_CHECKING:
@@ -95,7 +92,7 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
     folder = _apt_folder(sources, suite, arch, cache)
     archives = folder / "archives"
     archives.mkdir(exist_ok=True)
-    with FileLock(folder / "cannery.lock"):
+    with held(folder / "cannery.lock", lambda: None):
         try:
             _apt(folder, "update", timeout=UPDATE_TIMEOUT)
             ask = ("install", "--yes", "--download-only") if dependencies else ("download",)
@@ -105,7 +102,7 @@ def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
             if missing:
                 _download(folder, missing, archives)
         except CommandError as error:
-            explain(error, suite, sources)
+            _explain(error, suite, sources)
     return tuple(archives / file for file in files)
 
 
@@ -152,16 +149,36 @@ def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> s
 
 def _download(folder: Path, missing: Sequence[str], archives: Path) -> None:
     """Download into a folder beside, where apt checks each hash, and only then move into place."""
-    for stale in folder.glob("get-*"):  # of a run that was killed: this one holds the folder's lock
-        shutil.rmtree(stale, ignore_errors=True)
     parts = [file.split("_") for file in missing]
-    scratch = Path(tempfile.mkdtemp(prefix="get-", dir=folder))
-    try:
+    with own_folder(folder / "get") as scratch:
         requests = (f"{name}={unquote(version)}" for name, version, *_ in parts)
         _apt(folder, "download", *requests, timeout=DOWNLOAD_TIMEOUT, cwd=scratch)
-        for file in missing:
-            (scratch / file).replace(archives / file)
-    except FileNotFoundError as error:
-        raise NetworkError(f"{Path(error.filename).name} did not arrive", hint="run the command again") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        try:
+            for file in missing:
+                (scratch / file).replace(archives / file)
+        except FileNotFoundError as error:
+            raise NetworkError(f"{Path(error.filename).name} did not arrive", hint="run the command again") from error
+
+
+def _explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoReturn:
+    """Turn apt's own words into the error of its kind, without credentials."""
+    redact = redactor()
+    text, mirror = redact(f"{error.stderr}\n{error.stdout}"), redact(sources[0].uris[0])
+    gone = re.search(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)
+    if gone:
+        raise UnableError(f"{suite} has no package {gone[1] or gone[2]}", where=mirror) from error
+    if re.search(r"NO_PUBKEY|GPG error|is not signed|EXPKEYSIG|BADSIG|OpenPGP signature verification failed", text):
+        raise UnableError(
+            f"the signature of {suite} cannot be verified with the host's keys",
+            where=mirror,
+            hint="update the package debian-archive-keyring or ubuntu-keyring",
+        ) from error
+    failed = re.search(r"Failed to fetch (\S+?)(?:/dists/\S*|/pool/\S*)?\s+(.+)", text)
+    if failed or error.returncode == 124:
+        reason = failed[2].strip() if failed else "no answer in time"
+        raise NetworkError(
+            f"the package mirror does not deliver {suite}: {reason}",
+            where=failed[1] if failed else mirror,
+            hint="look at /etc/apt/sources.list* and the proxy in apt.conf",
+        ) from error
+    raise UnableError(f"apt failed for {suite}:\n{text.strip()[-1500:]}", where=mirror) from error

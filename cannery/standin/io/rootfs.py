@@ -12,16 +12,15 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from cannery.errors import UnableError
 from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.rootfs_tar import is_whole, write_tar
+from cannery.standin.io.rootfs_tar import write_tar
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
+from cannery.util.io.locks import held, own_folder
 from cannery.util.io.process import CommandError, run
 from cannery.vocab import Arch
 
@@ -59,25 +58,17 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
     """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once make it once.
 
     Raises `UnableError` where the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian)
-    and `NetworkError` where the mirror does not answer. The tar is written whole or not at all; one that is
-    incomplete is made again.
+    and `NetworkError` where the mirror does not answer. The tar is written whole or not at all.
     """
     folder = cache / "rootfs"
     target = folder / f"{rootfs_key(data, arch)}.tar"
-    if is_whole(target):
+    if target.is_file():
         return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{target.stem}.lock"):
-        if is_whole(target):
+    with held(folder / f"{target.stem}.lock", lambda: None):
+        if target.is_file():
             return target
-        if target.exists():
-            say(f"stand-in: {target.name} in the cache is incomplete and is made again")
         _check_host(folder, arch, host_arch)
-        for leftover in folder.glob(f".{target.stem}.*"):  # of a run that was killed; the lock is ours
-            shutil.rmtree(leftover)
-        _remove_others(folder)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.stem}.", dir=folder))
-        try:
+        with own_folder(folder / "making") as work:
             say(f"stand-in: fetching Debian packages ({data.suite}, {arch})")
             debs = fetch_debs(
                 (*ESSENTIAL, *data.packages), suite=data.suite, arch=str(arch), cache=cache, dependencies=True
@@ -89,17 +80,7 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
             part = work / "rootfs.tar"
             write_tar(tree, part, data)
             part.replace(target)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
     return target
-
-
-def _remove_others(folder: Path) -> None:
-    """Remove what killed runs left of other systems, as of an older list of packages."""
-    for leftover in folder.glob(".*.*"):
-        stem = leftover.name[1:].rpartition(".")[0]
-        with suppress(Timeout), FileLock(folder / f"{stem}.lock", timeout=0):  # a held lock: it is being made
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:

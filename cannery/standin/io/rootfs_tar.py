@@ -31,8 +31,6 @@ DROPPED = re.compile(
 )
 SOURCES = "# Emptied: the stand-in base names no mirror. Builds bring the host's own sources.\n"
 DAY = 86400
-# Bytes behind the last member, before they are filled up to a whole record.
-END = 2 * tarfile.BLOCKSIZE
 
 
 def write_tar(tree: Path, target: Path, data: StandIn) -> None:
@@ -64,18 +62,6 @@ def write_tar(tree: Path, target: Path, data: StandIn) -> None:
                 archive.addfile(info, stream)
     with target.open("rb") as written:
         os.fsync(written.fileno())  # it is renamed next, and must be whole then
-
-
-def is_whole(tar: Path) -> bool:
-    """Whether a tar of `write_tar` exists and is complete. Only headers are read."""
-    try:
-        with tarfile.open(tar) as archive:
-            for _ in archive:
-                pass
-            end = archive.offset + END
-        return tar.stat().st_size == -(-end // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
-    except (OSError, tarfile.TarError):
-        return False
 
 
 def _walk(tree: Path) -> Iterator[tuple[str, Path]]:

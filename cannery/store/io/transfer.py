@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from queue import LifoQueue
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
@@ -135,24 +134,20 @@ def _push_all(store: Store, connections: Sequence[Repository], blobs: Sequence[B
 
     After trouble that may pass the others go on to their ends: what has arrived stays. Any other ends them too.
     """
-    idle, ended = LifoQueue[Repository](), Event()
-    for repository in connections:
-        idle.put(repository)
+    left, ended = iter(blobs), Event()
 
-    def bring(blob: Blob) -> None:
-        repository = idle.get()
+    def bring(repository: Repository) -> None:
         try:
-            progress.done(blob, _pushed(store, repository, blob, progress, ended))
+            for blob in left:
+                progress.done(blob, _pushed(store, repository, blob, progress, ended))
         except PassingError:
             raise
         except BaseException:
             ended.set()
             raise
-        finally:
-            idle.put(repository)
 
     with ThreadPoolExecutor(len(connections)) as pool:
-        sent = [pool.submit(bring, blob) for blob in blobs]
+        sent = [pool.submit(bring, repository) for repository in connections]
         try:
             wait(sent)
         except BaseException:  # Ctrl-C
