@@ -1,6 +1,6 @@
 """Cannery against the usual ways to install wheels into an image: same wheels and base, no network, side by side.
 
-    .venv/bin/python benchmarks/images.py [--short] [--json FILE] [--svg FILE]
+    .venv/bin/python benchmarks/images.py [--short | --arch ARCH [--profile PROFILE]] [--json FILE] [--svg FILE]
 
 It needs root (containers are made without an engine), and network only where a wheel is not in the cache yet. Each
 case has folders of its own, so that no run finds what an earlier one has made. Where a Docker engine answers, its
@@ -20,7 +20,7 @@ import tempfile
 import time
 import traceback
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,12 +63,12 @@ sys.exit(cannery.cli.main(sys.argv[3:], root, work=work))
 
 @dataclass(frozen=True)
 class Bench:
-    """The user's surroundings, the folder of this run, and the plans of the profile and of the second one."""
+    """The user's surroundings, the folder of this run, the profile with its options, and its plan."""
 
     context: Context
     folder: Path
+    words: tuple[str, ...]
     plan: Plan
-    second: Plan
 
     @property
     def cache(self) -> Path:
@@ -158,6 +158,9 @@ def main() -> None:
     """Run the cases, and print, write and draw them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="what takes seconds: a small pin, nothing changed, floors")
+    parser.add_argument("--profile", default=PROFILE, help=f"the image to make, on the stand-in base ({PROFILE})")
+    parser.add_argument("--arch", help="for another architecture than this host's, the usual way runs under QEMU")
+    parser.add_argument("--python", help="a Python that the stand-in has, where the profile's own is another")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the CPU seconds")
     arguments = parser.parse_args()
@@ -165,12 +168,17 @@ def main() -> None:
     if why := why_not(context.cache):
         sys.exit(f"error: this host cannot make images without an engine: {why}")
     with own_folder(context.cache / "benchmark") as folder:
-        plans = [planned(context, PROFILE, Options(chip=chip)).plan for chip in (None, SECOND_CHIP)]
-        bench = Bench(context, folder, *plans)
+        options = Options(arch=arguments.arch, base="standin", python=arguments.python)
+        plan = planned(context, arguments.profile, options).plan
+        target = plan.recipe.target
+        words = (arguments.profile, "--base", "standin", "--arch", target.arch, "--python", target.python)
+        bench = Bench(context, folder, words, plan)
         print("making what is not measured …", file=sys.stderr, flush=True)
-        chips = [plan.recipe.target.chip for plan in plans[: 1 if arguments.short else 2]]
-        bench.build_py(context.cache, "image", PROFILE, "--chip", ",".join(chips), "--output", "store")
-        rows = short_rows(bench, context.cache) if arguments.short else all_rows(bench)
+        bench.build_py(context.cache, "image", *words, "--output", "store")
+        if target.arch != context.arch:
+            rows = foreign_rows(bench)
+        else:
+            rows = short_rows(bench, context.cache) if arguments.short else all_rows(bench)
     print(table(rows))
     if arguments.json:
         found = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "rows": [asdict(row) for row in rows]}
@@ -184,7 +192,7 @@ def short_rows(bench: Bench, code: Path) -> list[Row]:
     wheels = usual_folder(bench, "locked")
     rows = [pin_row(bench, SMALL, code)]
     cache = warm_cache(bench, code)
-    again = partial(bench.build_py, cache, "image", PROFILE, "--output", "store")
+    again = partial(bench.build_py, cache, "image", *bench.words, "--output", "store")
     again()  # leaves the stamp of a run that has verified
     rows.append(bench.measured(NOTHING, OURS, again, cache))
     rows.append(bench.measured(FLOOR, "unzip all wheels", partial(unzip, wheels, bench.folder / "unzipped")))
@@ -204,24 +212,29 @@ def warm_cache(bench: Bench, code: Path, *more: str) -> Path:
 def pin_row(bench: Bench, case: str, code: Path) -> Row:
     """Measure a pin on the locked image. Its lock and its wheels are there, its byte code is not."""
     pin = ("--pin", PINS[case])
-    bench.build_py(bench.cache, "render", PROFILE, *pin, "--output", str(bench.folder / case))
+    bench.build_py(bench.cache, "render", *bench.words, *pin, "--output", str(bench.folder / case))
     cache = warm_cache(bench, code)
-    action = partial(bench.build_py, cache, "image", PROFILE, *pin, "--output", "store", "--no-verify")
+    action = partial(bench.build_py, cache, "image", *bench.words, *pin, "--output", "store", "--no-verify")
     return bench.measured(case, OURS, action, cache)
 
 
 def all_rows(bench: Bench) -> list[Row]:
     """Measure every case, the peers' beside ours."""
     made = (bench.plan.base_reference, foundation_reference(bench.plan))
-    whole = ("image", PROFILE, "--output", "store", "--no-verify")
+    whole = ("image", *bench.words, "--output", "store", "--no-verify")
     cold = bench.new_cache(made)
     rows = [bench.measured(EMPTY, OURS, partial(bench.build_py, cold, *whole), cold)]
     cache = bench.new_cache(made)
     bench.keep_code(cache, cold, notes=False)
     rows.append(bench.measured(CODE, OURS, partial(bench.build_py, cache, *whole), cache))
     rows += [pin_row(bench, LARGE, cold), *short_rows(bench, cold)]
-    cache = warm_cache(bench, cold, bench.second.base_reference, foundation_reference(bench.second))
-    action = partial(bench.build_py, cache, *whole, "--chip", SECOND_CHIP)
+    target = bench.plan.recipe.target
+    chip = ("--chip", SECOND_CHIP)
+    bench.build_py(bench.cache, "image", *bench.words, *chip, "--output", "store")
+    options = Options(chip=SECOND_CHIP, base="standin", python=target.python)
+    second = planned(bench.context, bench.words[0], options).plan
+    cache = warm_cache(bench, cold, second.base_reference, foundation_reference(second))
+    action = partial(bench.build_py, cache, *whole, *chip)
     rows.append(bench.measured(SECOND, OURS, action, cache))
     for case in (EMPTY, *PINS):
         wheels = usual_folder(bench, "locked" if case == EMPTY else case)
@@ -231,11 +244,21 @@ def all_rows(bench: Bench) -> list[Row]:
     return sorted(rows, key=lambda row: order.index(row.case))
 
 
+def foreign_rows(bench: Bench) -> list[Row]:
+    """Measure an image for another architecture. A changed pin makes the usual way install everything again."""
+    made = (bench.plan.base_reference, foundation_reference(bench.plan), bench.plan.build_reference)
+    whole = ("image", *bench.words, "--output", "store", "--no-verify")
+    cold = bench.new_cache(made)
+    rows = [bench.measured(EMPTY, OURS, partial(bench.build_py, cold, *whole), cold), pin_row(bench, SMALL, cold)]
+    usual = peer_row(bench, EMPTY, "pip install", usual_folder(bench, "locked"))
+    return [rows[0], usual, rows[1], replace(usual, case=SMALL)]
+
+
 def usual_folder(bench: Bench, name: str) -> Path:
     """Return a folder with the wheels of a rendered folder and their requirements; what is built of sources is not."""
     rendered, usual = bench.folder / name, bench.folder / f"usual {name}"
     if not rendered.exists():
-        bench.build_py(bench.cache, "render", PROFILE, "--output", str(rendered))
+        bench.build_py(bench.cache, "render", *bench.words, "--output", str(rendered))
     if not usual.exists():
         usual.mkdir()
         lines = []
@@ -277,7 +300,7 @@ def engine_rows(bench: Bench) -> list[Row]:
         place = engine_place(context)
     except NoEngineError:
         return [Row(case, who, note="no engine") for case in cases for who in (BAKE, DOCKER)]
-    bench.build_py(context.cache, "image", PROFILE, "--output", "docker", "--no-verify")  # base and foundation
+    bench.build_py(context.cache, "image", *bench.words, "--output", "docker", "--no-verify")  # base and foundation
     usual, rows = usual_folder(bench, "locked"), []
     text = DOCKERFILE.format(base=bench.plan.base_reference, at=WHEELS, command=command_of(bench.plan, "pip install"))
     (usual / "Dockerfile").write_text(text)
