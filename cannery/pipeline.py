@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cannery.build.stages import Span
     from cannery.catalog.catalog import Catalog
     from cannery.compat.findings import Finding
     from cannery.context import Context
@@ -76,12 +77,16 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """One run's surroundings, catalog and plan, and where its image is: what building and verifying both need."""
+    """One run's surroundings, catalog and plan, and where its image is: what building and verifying both need.
+
+    `spans` is what was made so far, and how long it took.
+    """
 
     context: Context
     catalog: Catalog
     plan: Plan
     place: ImagePlace
+    spans: list[Span] = field(default_factory=list)
 
 
 def lock_store(context: Context) -> LockStore:

@@ -33,7 +33,7 @@ class Tree:
 class Content:
     """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
 
-    It is without the paths `below`: a lower layer has those files.
+    It is without the paths `below`: a lower layer has those files. `stage` is the name by which its making is recorded.
     """
 
     wheels: tuple[Wheel, ...] = ()
@@ -42,6 +42,7 @@ class Content:
     links: Mapping[str, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
     below: frozenset[str] = frozenset()
+    stage: str = "trial"
 
 
 @dataclass(frozen=True)

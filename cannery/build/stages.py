@@ -10,7 +10,7 @@ from cannery.plan import LayerKind
 from cannery.render.render import stage_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from cannery.build.progress import BuildState, Step
     from cannery.plan import Layer, Plan
@@ -75,6 +75,22 @@ def stages(state: BuildState) -> tuple[Stage, ...]:
     for step in state.steps.values():
         groups.setdefault(step.name.stage, []).append(step)
     return tuple(_stage(label, steps, state.now) for label, steps in groups.items())
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that a build has made: its stage, when it began in seconds since the epoch, and how long it took."""
+
+    stage: str
+    start: float
+    seconds: float
+
+
+def spans(state: BuildState) -> Iterator[Span]:
+    """Give what a build has made; what it has reused is not among it."""
+    for stage in stages(state):
+        if stage.shown and stage.status is Status.DONE and stage.ended is not None:
+            yield Span(stage.label, stage.ended - stage.seconds, stage.seconds)
 
 
 def seconds_left(found: tuple[Stage, ...], brings: Mapping[str, Brought], seconds: float) -> float | None:

@@ -69,7 +69,7 @@ def _page(registry: str, images: Sequence[Indexed], today: str) -> Page:
     listed = tuple((name, version, ", ".join(of)) for (name, version), of in sorted(packages.items()))
     facts = (("registry", registry), ("images", str(len(images))), ("as of", today))
     tables = (Table("Images", head, tuple(rows)), Table("Packages", ("name", "version", "images"), listed, open=False))
-    return Page(f"Images in {registry}", facts, tables, None)
+    return Page(f"Images in {registry}", facts, tables, (), None)
 
 
 def _sizes(one: Indexed) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
+from cannery.build.io.timeline import read_spans
 from cannery.catalog.target import parse_arch
 from cannery.commands import PARSERS, options_of, print_json
 from cannery.commands.check import lacking_words
@@ -20,7 +21,7 @@ from cannery.report.bill import make_bill
 from cannery.report.difference import Contents, difference, json_value, markdown_lines, of_manifest, of_plan, text_lines
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.sides import checkout_at, is_revision, read_contents, read_licences
-from cannery.report.page import make_page, page_markdown
+from cannery.report.page import Known, make_page, page_markdown
 from cannery.ship.referrers import FORMATS, Document, Kind
 from cannery.util.io.files import BY_OUTPUT, check_folder_of, unwritable, write_atomic
 
@@ -110,7 +111,8 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
         older = contents_of(replace(context, local={}), arguments.against, old)
         changes = difference(older, of_plan(plan, catalog.compatibility))
     findings += tuple(note("image", words) for words in lacking_words(plan))
-    page = make_page(plan, _bill(context, catalog, plan), findings, last_proof(context.cache, plan), changes)
+    known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
+    page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
     # What is tried does not write over the page of the profile's own set.
     is_own = plan.alias in plan.references

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.content import Content, Made, Place, Tree, Wheel
@@ -22,12 +23,13 @@ from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.sink import GzipSink
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.build.io.transfer_view import transfer
+from cannery.build.stages import Span
 from cannery.errors import BuildFailedError, UnableError
 from cannery.host.io.place import StorePlace
 from cannery.lock.io.wheels import fetch_wheels
 from cannery.plan import LayerKind
 from cannery.recipe.environment import python_home
-from cannery.render.render import files_layer
+from cannery.render.render import files_layer, stage_name
 from cannery.util.addresses import digest_of
 from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
@@ -90,6 +92,10 @@ def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...
 
 def content_of(work: Work, layer: Layer) -> Content:
     """Return what a layer of wheels, of a tree, of links or of files holds."""
+    return replace(_content(work, layer), stage=stage_name(layer))
+
+
+def _content(work: Work, layer: Layer) -> Content:
     plan = work.plan
     if layer.kind is LayerKind.LINKS:
         return Content(links={link.path: link.target for link in plan.links})
@@ -113,12 +119,17 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
     store = on.work.place.store if isinstance(on.work.place, StorePlace) else None
 
     def write(content: Content, code: Sequence[Modules]) -> Made:
-        return _filed(on, content, code) if store is None else _stored(on, store, content, code)
+        begun = time.time()
+        found = _filed(on, content, code) if store is None else _stored(on, store, content, code)
+        on.work.spans.append(Span(content.stage, begun, time.time() - begun))
+        return found
 
     what = "making 1 layer" if len(contents) == 1 else f"making {len(contents)} layers"
     try:
         with heartbeat(on.work.context.say, lambda: what), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            begun = time.time()
             make_code([one for some in modules for one in some], on.worker, on.cache)
+            on.work.spans.append(Span("byte code", begun, time.time() - begun))
             return list(pool.map(write, contents, modules))
     except WheelError as error:
         hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"

@@ -5,11 +5,14 @@ The surroundings of the run (`Context`) come in with `Work` and go no deeper.
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
+from cannery.build.io.timeline import keep_spans
+from cannery.build.stages import Span
 from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.base import make_standins
@@ -64,7 +67,9 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
         _check_runs(work, place, "foundation")
     if plan.recipe.base.kind is BaseKind.STANDIN:
         make_standins(work)
+    fetch = time.time()
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
+    fetched = Span("wheels and sources", fetch, time.time() - fetch)
     before, steps = known_layers(place), []
 
     def make(part: Part) -> None:
@@ -84,6 +89,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     counts = sum(one.cached for one in steps), sum(one.total for one in steps)
     log = steps[-1].log if steps else None
     new = new_layers(plan, before, image.layers)
+    keep_spans(folder, plan.reference, work.spans and [fetched, *work.spans])
     return Built(image.id, image.size, len(image.layers), new, *counts, log)
 
 
@@ -144,6 +150,7 @@ def tried(work: Work, trial: Trial) -> Built:
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
         handed_over(on, config, plan.reference, {})
     image = work.place.needed(plan.reference, plan.recipe.name)
+    keep_spans(context.out / plan.folder, plan.reference, work.spans)
     return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, None)
 
 

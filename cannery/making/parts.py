@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.assemble.image import Settings, config_text, env_of, image_config
-from cannery.build.stages import brought
+from cannery.build.stages import brought, spans
 from cannery.engine.io.find import INSTALL
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cannery.assemble.image import Part
     from cannery.build.io.buildx import BakeResult, View
     from cannery.build.io.secrets import Secrets
+    from cannery.build.progress import BuildState
+    from cannery.build.stages import Span
     from cannery.host.io.place import StorePlace
     from cannery.pipeline import Work
     from cannery.sandbox.io.stages import Root
@@ -165,4 +167,17 @@ def _step_view(work: Work) -> Callable[[], View]:
     if progress not in {"", "auto", "tty", "plain"}:
         context.say(f"BUILDKIT_PROGRESS={progress} has no effect: plain prints what build steps print, as -v does")
     look = Look(brought(work.plan), context.is_verbose or progress == "plain")
-    return partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
+    make = partial(make_view, sys.stderr, look, is_terminal=context.is_terminal, clock=time.monotonic)
+    return lambda: _Recording(make(), work.spans)
+
+
+class _Recording:
+    """A view that also keeps what was made."""
+
+    def __init__(self, shown: View, kept: list[Span]) -> None:
+        self.update, self._shown, self._kept = shown.update, shown, kept
+
+    def finish(self, state: BuildState) -> None:
+        """Show the last state."""
+        self._shown.finish(state)
+        self._kept += spans(state)

@@ -1,29 +1,42 @@
-"""What `report` shows of an image: facts and tables; as Markdown, or for the HTML template."""
+"""What `report` shows of an image: facts, a treemap, and tables; as Markdown, or for the HTML template."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cannery.compat.findings import RANK
 from cannery.report.difference import Table, ends, markdown_lines, prose, table_lines, tables
+from cannery.report.timeline import timeline, timeline_words
+from cannery.report.treemap import Box, treemap
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cannery.build.stages import Span
     from cannery.compat.findings import Finding
     from cannery.plan import Plan
     from cannery.report.bill import Bill, Item
     from cannery.report.difference import Difference
+    from cannery.report.timeline import Bar
+    from cannery.report.treemap import Tile
 
+FRAME = Box(0, 0, 1000, 520)
 PROOF = {
     BaseKind.STANDIN: "stand-in base, no CANN: the stack fits together; nothing is computed on an NPU",
     BaseKind.REAL: "CANN image",
     BaseKind.CUSTOM: "a base of your own",
 }
 NOT_VERIFIED = "no result of this plan on this host"
+
+
+class Known(NamedTuple):
+    """What this host remembers: a result of verify (docs/verify-report.schema.json), and what the last build made."""
+
+    proof: Mapping[str, Any] | None = None
+    spans: Sequence[Span] = ()
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,9 @@ class Page:
     title: str
     facts: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
+    tiles: tuple[Tile, ...]
     changes: Difference | None
+    bars: tuple[Bar, ...] = ()
 
     @property
     def changed(self) -> tuple[Table, ...]:
@@ -50,16 +65,19 @@ def make_page(
     plan: Plan,
     bill: Bill,
     findings: Sequence[Finding],
-    proof: Mapping[str, Any] | None,
+    known: Known,
     changes: Difference | None,
 ) -> Page:
     """Return what is shown of the image of `plan`.
 
-    `proof` is the result of verify that this host remembers (docs/verify-report.schema.json), `changes` what differs
-    from an older image.
+    `changes` is what differs from an older image.
     """
+    proof, spans = known
     sizes = {package.name: package.size for package in plan.lock.packages}
     wheels = [item for item in bill.items if "file" in item.notes]
+    groups: dict[str, dict[str, int]] = {}
+    for item in wheels:
+        groups.setdefault(item.notes["layer"].removesuffix("-deps"), {})[item.name] = sizes[item.name]
     listed = (
         *_findings(findings),
         _components(plan, bill),
@@ -67,8 +85,15 @@ def make_page(
         *_checks(proof),
         *_lists(plan, wheels, sizes),
     )
-    facts = tuple(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels)))
-    return Page(plan.reference, facts, tuple(table for table in listed if table.rows), changes)
+    facts = dict(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels)))
+    return Page(
+        plan.reference,
+        tuple({**facts, "last build": timeline_words(plan, spans)}.items()),
+        tuple(table for table in listed if table.rows),
+        tuple(treemap(groups, FRAME)),
+        changes,
+        tuple(timeline(plan, spans)),
+    )
 
 
 def _facts(

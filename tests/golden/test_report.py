@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cannery.report.difference import Contents, Table, difference, markdown_lines, text_lines
 from cannery.report.io.page import page_html
 from cannery.report.page import Page, page_markdown
+from cannery.report.treemap import Box, treemap
 from tests.golden.test_render import compare
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ PAGE = Page(
         Table("Findings", ("finding", "what", "why", "fix"), (("error fit", "a & b", "because", "do *this*"),)),
         Table("Packages", ("name", "version"), (("torch", "2.10.0"), ("ray", "2.58.0")), open=False),
     ),
+    tuple(treemap({"torch": {"torch": 190, "sympy": 6}, "ray": {"ray": 79}}, Box(0, 0, 1000, 520))),
     difference(OLD, NEW),
 )
 

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from factories import catalog, inputs, plan, profile, recipe, source_recipe
 
+from cannery.build.io.timeline import keep_spans, read_spans
+from cannery.build.progress import BuildState, apply
+from cannery.build.stages import Span
+from cannery.build.stages import spans as build_spans
 from cannery.compat.findings import error, note, warning
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
+from cannery.render.render import stage_name
 from cannery.report.bill import make_bill
 from cannery.report.difference import Contents, Table, difference, prose, table_lines
 from cannery.report.io.page import last_proof, page_html
-from cannery.report.page import NOT_VERIFIED, Page, make_page, page_markdown
+from cannery.report.page import NOT_VERIFIED, Known, Page, make_page, page_markdown
+from cannery.report.timeline import LEFT, WIDTH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +41,8 @@ FINDINGS = (note("n", "a note"), error("e", "an error", "why", "fix"), warning("
 
 def page(made: Plan | None = None, **changes: object) -> Page:
     made = made or plan()
-    given: dict[str, Any] = {"findings": (), "proof": None, "changes": None, **changes}
+    known = Known(changes.pop("proof", None), changes.pop("spans", ()))  # type: ignore[arg-type]
+    given: dict[str, Any] = {"findings": (), "known": known, "changes": None, **changes}
     return make_page(made, make_bill(made, {"ray": "Apache-2.0"}, catalog().hosts), **given)
 
 
@@ -96,8 +103,8 @@ def test_every_package_and_layer_is_listed() -> None:
     assert [row[0] for one in found.tables if one.title == "Layers" for row in one.rows] == [
         layer.name for layer in made.layers
     ]
-    sizes = {one.name: f"{one.size / 1e6:.1f}" for one in made.lock.packages}
-    assert {name: row[2] for name, row in table(found, "Packages").items()} == sizes
+    drawn = {tile.name: tile.size for tile in found.tiles if tile.name}
+    assert drawn == {one.name: one.size for one in made.lock.packages if one.size}
 
 
 def test_findings_come_with_errors_first() -> None:
@@ -207,3 +214,61 @@ def test_a_result_that_is_none_is_passed_over(tmp_path: Path, text: str) -> None
     stored(tmp_path, "a.json", made, 9)
     (tmp_path / "verified/b.json").write_text(text)
     assert last_proof(tmp_path, made) is not None
+
+
+# The last build.
+
+
+def test_the_last_build_is_drawn_in_the_order_of_its_beginnings() -> None:
+    made = plan()
+    torch = next(layer for layer in made.layers if layer.name == "torch")
+    spans = (
+        Span(stage_name(torch), 110.0, 30.0),
+        Span("wheels and sources", 100.0, 10.0),
+        Span("byte code", 139.0, 0.1),
+        Span("export", 138.0, 2.0),
+    )
+    found = page(made, spans=spans)
+    assert [(bar.label, bar.seconds) for bar in found.bars] == [
+        ("wheels and sources", 10.0),
+        ("torch", 30.0),
+        ("image written to the engine", 2.0),
+    ]
+    first, second, last = found.bars
+    assert (first.x, first.width * 3) == (LEFT, pytest.approx(second.width))
+    assert last.x + last.width == pytest.approx(LEFT + WIDTH)
+    assert dict(found.facts)["last build"] == f"40.0 s: 1 of {len(made.layers)} layers made, the others reused"
+    text = page_html(found, "0.2.0")
+    assert "image written to the engine: 2.0 s" in Tags(text).texts
+    assert "The last build" not in page_html(page(made), "0.2.0")
+    assert "last build" not in page_markdown(page(made))
+
+
+def test_a_trial_is_one_layer() -> None:
+    made = plan(Options(pins=("ray==2.47.1",)))
+    assert dict(page(made, spans=(Span("trial", 1.0, 0.0),)).facts)["last build"].startswith("0.0 s: one layer on")
+
+
+def test_what_was_made_is_kept_for_its_image_alone(tmp_path: Path) -> None:
+    spans = (Span("group-torch", 1.5, 2.5),)
+    keep_spans(tmp_path, "a:1", spans)
+    assert read_spans(tmp_path, "a:1") == spans
+    keep_spans(tmp_path, "a:1", ())
+    assert read_spans(tmp_path, "a:1") == spans
+    assert read_spans(tmp_path, "a:2") == ()
+    for text in ("[]", "{", '{"image": "a:1", "made": [{"stage": 1}]}'):
+        (tmp_path / "log/timeline.json").write_text(text)
+        assert read_spans(tmp_path, "a:1") == ()
+    keep_spans(tmp_path / "log/timeline.json", "a:1", spans)
+
+
+def test_what_a_build_made_and_not_what_it_reused() -> None:
+    def vertex(name: str, begun: int, ended: int, **more: object) -> dict[str, object]:
+        at = "2026-11-29T12:00:{:02}+00:00"
+        return {"digest": name, "name": name, "started": at.format(begun), "completed": at.format(ended), **more}
+
+    state = BuildState()
+    parts = [vertex("[group-ray 2/2] RUN x", 5, 9), vertex("[group-torch 2/2] RUN y", 5, 5, cached=True)]
+    state = apply(state, {"vertexes": parts}, str)
+    (made,) = build_spans(state)
+    assert (made.stage, made.seconds) == ("group-ray", 4.0)
