@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from cannery.catalog.versions import without_build
 from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
+from cannery.sources.plan import COMMIT
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.yaml_edit import applied, node_at, over, root_node
 from cannery.util.yaml_output import yaml_output
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Component
     from cannery.context import Context
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 OUTSIDE = "name a folder of yours: --catalog DIR"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -88,16 +87,6 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
             hint = f"name it by the commit: {SHORTEST} to 40 hex digits"
             raise FindingsError(what, where=one.origin, hint=hint)
     return tuple(one for one in known if wanted.startswith(one.rev.lower()) or one.rev.lower().startswith(wanted))
-
-
-def refuse_ambiguous(sets: Iterable[PatchSet], commit: str) -> None:
-    """Raise `FindingsError` where the short hash `commit` is the beginning of several commits that have sets."""
-    revisions = sorted({one.rev.lower() for one in sets})
-    # Of one commit the folders may have more or fewer digits; sorted, a beginning comes before what it begins.
-    others = [next_ for one, next_ in pairwise(revisions) if not next_.startswith(one)]
-    if others:
-        what = f"{commit!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
-        raise FindingsError(what, hint="give more digits")
 
 
 def completed(text: bytes, lost: int) -> bytes:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import http.server
-import itertools
 import os
 import socket
 import subprocess
@@ -69,21 +67,6 @@ class Repo:
         self.git("add", "--all", "--force")
         self.git("commit", "--quiet", "--allow-empty", "--message=x")
         return self.git("rev-parse", "HEAD")
-
-    def twins(self, digits: int = 7) -> tuple[str, str]:
-        """Make two commits of HEAD's tree whose hashes begin with the same digits; return both."""
-        who = f"a <a> {EPOCH} +0000"
-        head = f"tree {self.git('rev-parse', 'HEAD^{tree}')}\nauthor {who}\ncommitter {who}\n\n"
-        seen: dict[str, bytes] = {}
-        for number in itertools.count():
-            body = f"{head}{number}\n".encode()
-            short = hashlib.sha1(b"commit %d\0%s" % (len(body), body), usedforsecurity=False).hexdigest()[:digits]
-            if short in seen:
-                bodies = (seen[short], body)
-                break
-            seen[short] = body
-        one, other = (self.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=text) for text in bodies)
-        return one, other
 
     def gitlink(self, path: str, commit: str) -> str:
         """Commit a submodule's place; the submodule itself stays away."""

@@ -689,21 +689,6 @@ def test_a_short_commit_is_that_of_a_known_revision(stack: Stack) -> None:
         assert (done.code, f"{wrong!r} is not a known revision of engine" in done.err) == (2, True)
 
 
-def test_a_short_commit_that_two_sets_are_for_is_refused(stack: Stack, tmp_path: Path) -> None:
-    stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
-    one, other = stack.engine.twins()
-    text = diff(stack.engine, "engine/core.py", PATCHED_FILE)
-    for rev in (one[:12], other[:12]):
-        sets = own_folder(tmp_path, rev, text)
-    places = ("--git-mirror", str(stack.mirror), "--patches", str(sets))
-    done = stack.small("patches", "port", "engine", one[:7], stack.commit, *places)
-    both = ", ".join(sorted((one[:12], other[:12])))
-    assert done.code == 3
-    assert f"{one[:7]!r} is the beginning of several commits that have sets: {both}" in done.err
-    done = stack.small("patches", "port", "engine", one[:20], stack.commit, *places)
-    assert (done.code, "1 of 1 apply" in done.out) == (0, True), done.err
-
-
 def test_a_misfit_of_ones_own_tree_is_merged_there_by_git(stack: Stack, tmp_path: Path) -> None:
     stack.write(plugin_files(stack, core=diff(stack.engine, "engine/core.py", PATCHED_FILE)))
     mine = tmp_path / "my tree"

@@ -5,9 +5,8 @@ import re
 import pytest
 
 from cannery.errors import UsageError
-from cannery.lint.command import run_lines
+from cannery.lint.command import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES, run_lines
 from cannery.lint.container import Container, Remark
-from cannery.lint.options import ALIASES, SHORT_SWITCHES, SHORT_VALUES, SWITCHES, VALUES
 
 LOOP = "$(for i in 0 1; do echo --device=/dev/davinci$i; done)"
 

@@ -20,6 +20,7 @@ from cannery.lock.io.wheels import wheel_metadata
 from cannery.sources.io.git import read
 from cannery.sources.io.git_cache import GitCache
 from cannery.sources.io.trees import TreeReader, requirement_texts
+from cannery.sources.plan import COMMIT
 from cannery.sources.requires import is_requirement_file
 from cannery.util.io.http import HostSession
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 TIMEOUT, ANSWERS = 60.0, 20.0
 PKG_INFO = "PKG-INFO"
-COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def listed_files(
@@ -151,15 +151,11 @@ def _submodules(text: str, links: Mapping[str, str]) -> dict[str, dict[str, str]
 
 def _patches(sets: PatchSets | None, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the commits that a tree has patch sets for, by component."""
+    if sets is None:
+        return {}
     found: dict[str, set[str]] = {}
-    for path in paths if sets else ():
-        parts = path.removeprefix(f"{sets.folder}/").split("/") if sets else []
-        if (
-            sets
-            and path.startswith(f"{sets.folder}/")
-            and len(parts) == 3
-            and parts[0] in sets.repos
-            and COMMIT.fullmatch(parts[1])
-        ):
-            found.setdefault(sets.repos[parts[0]], set()).add(parts[1])
+    for path in paths:
+        match = re.fullmatch(rf"{re.escape(sets.folder)}/([^/]+)/({COMMIT.pattern})/[^/]+", path)
+        if match and match[1] in sets.repos:
+            found.setdefault(sets.repos[match[1]], set()).add(match[2])
     return {name: tuple(sorted(revisions)) for name, revisions in found.items()}

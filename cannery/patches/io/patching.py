@@ -89,13 +89,13 @@ class PatchInputs:
 
 @dataclass(frozen=True)
 class _Work:
-    """A plan while it is patched: git, the trees that are open, and what plugins keep: (plugin, repo, sets)."""
+    """A plan while it is patched: git, the trees that are open, and what plugins keep: (repo, its source, sets)."""
 
     plan: Plan
     inputs: PatchInputs
     git: Git
     readers: Mapping[str, TreeReader]
-    kept: Sequence[tuple[ChosenSource, str, Sequence[PatchSet]]]
+    kept: Sequence[tuple[str, ChosenSource | None, Sequence[PatchSet]]]
 
 
 def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
@@ -128,7 +128,7 @@ def summary(
     Those of repo `only` when it is given. Raises as `with_patches`, and `UsageError` for a table that cannot be read.
     """
     with _opened(plan, inputs) as work:
-        meant = {only, *(_named(work, plugin, repo) for plugin, repo, _ in work.kept if repo == only)}
+        meant = {only, *(chosen.name for repo, chosen, _ in work.kept if chosen and repo == only)}
         left = tuple(one for one in _not_patched(work) if only is None or one.component in meant)
         changes = tuple(
             _changes(*one)
@@ -149,7 +149,7 @@ def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
         paths = inputs.fetch([step for step in plan.sources if step.patched_by or step.name in bring])
         readers = {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
         kept = [
-            (one, repo, sets)
+            (repo, _target(plan.recipe, one, repo), sets)
             for one in plugins
             if one.name in readers
             for repo, sets in plugin_sets(one.name, one.component.patch_sets, readers[one.name]).items()
@@ -157,27 +157,20 @@ def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
         yield _Work(plan, inputs, stack.enter_context(git_repository(inputs.env)), readers, kept)
 
 
-def _target(work: _Work, plugin: ChosenSource, repo: str) -> Chosen | None:
-    """Return the source that a plugin means by `repo`."""
+def _target(recipe: Recipe, plugin: ChosenSource, repo: str) -> ChosenSource | None:
+    """Return the source that a plugin means by `repo`; None where the image has none."""
     sets = plugin.component.patch_sets
     name = sets.repos.get(repo, repo) if sets else repo
-    return component_of(work.plan.recipe, name) or component_of(work.plan.recipe, repo)
-
-
-def _named(work: _Work, plugin: ChosenSource, repo: str) -> str:
-    """Return the name of the source that a plugin means by `repo`, or the repo where the image has none."""
-    chosen = _target(work, plugin, repo)
-    return chosen.name if chosen else repo
+    return component_of(recipe, name) or component_of(recipe, repo)
 
 
 def _not_patched(work: _Work) -> Iterator[NotPatched]:
     """Give the patches and edits of plugins that are not made, each with the reason."""
     steps = {step.name: step for step in work.plan.sources}
-    for plugin, repo, group in work.kept:
-        chosen = _target(work, plugin, repo)
+    for repo, chosen, group in work.kept:
         reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
         if reason:
-            name = _named(work, plugin, repo)
+            name = chosen.name if chosen else repo
             yield from (NotPatched(file.name, name, reason) for one in group for file in one.files)
     for plugin in providers(work.plan.recipe):
         for edit in plugin.component.edits:
@@ -218,8 +211,7 @@ def _patched(work: _Work) -> Iterator[TreeSoFar]:
 
 def _fitting(work: _Work, step: SourceStep) -> Iterator[PatchSet]:
     """Give the sets that are for a source's revision: plugins' first, then those of folders."""
-    for plugin, repo, group in work.kept:
-        chosen = _target(work, plugin, repo)
+    for _, chosen, group in work.kept:
         if chosen is not None and chosen.name == step.name and step.commit and not step.release:
             found = find_set(group, step.commit)
             if found is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.errors import CanneryError, FindingsError, UsageError
 from cannery.patches.io.folders import plugin_sets
 from cannery.patches.io.git_apply import FileChange, Layered, PatchResult, Problem, git_repository, shown_line
-from cannery.patches.sets import HASH, SHORTEST, SHOWN, component_named, fitting_sets, kept_sets, refuse_ambiguous
+from cannery.patches.sets import HASH, SHORTEST, SHOWN, component_named, fitting_sets, kept_sets
 from cannery.sources.io.git import GitReadError
 from cannery.sources.io.work_tree import head_blob, kind_of, read_work_tree, tree_root
 from cannery.sources.plan import COMMIT, Kind
@@ -94,7 +94,6 @@ def sets_for(
         have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
         what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
         raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
-    refuse_ambiguous(found, start)
     return tuple(found)
 
 
