@@ -11,22 +11,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import selectors
 import subprocess
-import time
 from typing import TYPE_CHECKING, Self
 
 from cannery.errors import UnableError
 from cannery.util.io.locks import StoppedError
-from cannery.util.io.process import cancel, end, start
+from cannery.util.io.process import TICK, cancel, end, output, start
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-# Seconds between two looks at whether the run was stopped.
-LOOK = 0.2
 # Variables of a surrounding git (a hook), which name its own repository: here they would name the wrong one.
 OF_ONE_REPOSITORY = frozenset(
     {
@@ -119,27 +115,17 @@ def talk(
         process = start(("git", *map(str, arguments)), quiet_env(env), folder)
     except UnableError as error:
         raise no_git() from error
-    written = bytearray()
-    heard = time.monotonic()
+    written, quiet = bytearray(), 0.0
     try:
-        with selectors.DefaultSelector() as selector:
-            pipe = process.stdout.fileno() if process.stdout is not None else -1
-            selector.register(pipe, selectors.EVENT_READ)
-            while True:
-                if stop.is_set():
-                    cancel(process)
-                    raise StoppedError
-                if selector.select(LOOK):
-                    data = os.read(pipe, 1 << 16)
-                    if not data:
-                        break
-                    written += data
-                    heard = time.monotonic()
-                elif process.poll() is not None:
-                    break  # something else still holds the pipe (a credential helper's daemon)
-                elif time.monotonic() - heard > silence:
-                    cancel(process)
-                    return False, f"{said(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
+        for data in output(process):
+            if stop.is_set():
+                cancel(process)
+                raise StoppedError
+            written += data or b""
+            quiet = 0.0 if data else quiet + TICK
+            if quiet >= silence:
+                cancel(process)
+                return False, f"{said(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
         return process.wait() == 0, said(bytes(written))
     finally:
         end(process)

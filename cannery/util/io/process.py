@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds that the child gets to end by itself after SIGINT, before it is killed.
 CANCEL_SECONDS = 10.0
-# Seconds without output after which `lines` gives None, so that the caller can show that time goes on.
-_TICK = 1.0
+# Seconds without output after which `output` gives None, so that the caller can show that time goes on.
+TICK = 1.0
 
 
 class CommandError(CanneryError):
@@ -154,29 +154,38 @@ def _ending_with_us(env: Mapping[str, str]) -> tuple[str, ...]:
     return (str(program), "--pdeathsig", "TERM", "--") if is_able else ()
 
 
-def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:
-    """Lines as they come, None after each second without any; ends with the stream or the process."""
+def output(process: subprocess.Popen[bytes]) -> Iterator[bytes | None]:
+    """Output as it comes, None after each second without any; ends with the stream or the process."""
     if process.stdout is None:
         return
     descriptor = process.stdout.fileno()
-    rest: list[bytes] = []
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while True:
-            if not selector.select(_TICK):
-                if process.poll() is not None:
-                    break  # something else still holds the pipe (a credential helper's daemon)
+            if selector.select(TICK):
+                data = os.read(descriptor, 1 << 16)
+                if not data:
+                    break
+                yield data
+            elif process.poll() is not None:
+                break  # something else still holds the pipe (a credential helper's daemon)
+            else:
                 yield None
-                continue
-            data = os.read(descriptor, 1 << 16)
-            if not data:
-                break
-            *whole, last = data.split(b"\n")
-            if whole:
-                yield b"".join([*rest, whole[0]]).decode(errors="replace")
-                yield from (line.decode(errors="replace") for line in whole[1:])
-                rest = []
-            rest.append(last)
+
+
+def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:
+    """Lines as they come, None after each second without any output; ends with the stream or the process."""
+    rest: list[bytes] = []
+    for data in output(process):
+        if data is None:
+            yield None
+            continue
+        *whole, last = data.split(b"\n")
+        if whole:
+            yield b"".join([*rest, whole[0]]).decode(errors="replace")
+            yield from (line.decode(errors="replace") for line in whole[1:])
+            rest = []
+        rest.append(last)
     if left := b"".join(rest):
         yield left.decode(errors="replace")
 
