@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.versions import live, marker_environment, without_build
+from cannery.catalog.target import live, marker_environment, without_build
 from cannery.compat.table import holds, phrase
 from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.versions import order, without_build
+from cannery.catalog.target import order, without_build
 from cannery.plan.manifest import MANIFEST_PATH, MANIFEST_SCHEMA
 from cannery.vocab import Arch
 

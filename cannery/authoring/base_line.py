@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cannery.catalog.versions import order
+from cannery.catalog.target import order
 from cannery.errors import UsageError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from ruamel.yaml.nodes import MappingNode
 
 from cannery.catalog.component import FromSource, Known, Wheels
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.errors import UsageError
 from cannery.sources.requires import compare
 from cannery.util.yaml_edit import applied, first, line_end, node_at, quoted, root_node

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, parsed
+from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, only_once, parsed
 from cannery.errors import UsageError
 from cannery.util.addresses import parse_reference
 
@@ -31,9 +31,6 @@ CREDENTIALS = "the address has credentials in it, or an @ that looks like them"
 INDEX_HINT = "leave them out here, and put them into the pip settings of the host (or its netrc); an @ in a path is %40"
 GIT_HINT = "leave them out here, and put them into git's credential helper of the host; an @ in a path is %40"
 REGISTRY_HINT = "leave them out here, and use `docker login` on the host"
-
-
-HASH = re.compile(r"(?<=\.whl)#sha256=[0-9a-f]{64}$")
 
 
 def checked_url(text: str, schemes: Collection[str], example: str) -> None:
@@ -62,8 +59,9 @@ def checked_url(text: str, schemes: Collection[str], example: str) -> None:
 def _index_url(value: str, _option: str) -> str:
     if "@" in value:
         raise FaultError(CREDENTIALS, INDEX_HINT)
-    # An index that is one wheel may have its hash behind it, as pip's own links do.
-    checked_url(HASH.sub("", value), ("https", "http", "file"), "https://host/simple")
+    if ".whl" in value:
+        raise FaultError("this is the URL of a wheel, and no index", "put the wheel into a folder named by WHEELHOUSE")
+    checked_url(value, ("https", "http", "file"), "https://host/simple")
     return value
 
 
@@ -181,9 +179,5 @@ class Published(Closed):
     @field_validator("files")
     @classmethod
     def _once(cls, files: tuple[PublishedFile, ...]) -> tuple[PublishedFile, ...]:
-        seen: set[str] = set()
-        for position, one in enumerate(files):
-            if one.file in seen:
-                raise FaultError(f"{one.file} is given twice", "remove one of them", (position,))
-            seen.add(one.file)
+        only_once(one.file for one in files)
         return files

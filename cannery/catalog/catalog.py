@@ -5,7 +5,7 @@ docs/reference/fields.md explains the fields of profiles and components.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -26,7 +26,6 @@ from cannery.catalog.fields import (
     EnvLine,
     EnvName,
     EnvValue,
-    FileText,
     FullPythonText,
     GlobText,
     LineText,
@@ -43,11 +42,11 @@ from cannery.catalog.fields import (
     ResourceText,
     ScriptText,
     SizeText,
-    SocText,
-    SuiteText,
     TagText,
     Text,
     VersionText,
+    WordText,
+    only_once,
     parsed,
 )
 from cannery.catalog.target import parse_arch, parse_chip
@@ -92,15 +91,6 @@ def _from_name(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
 
 
 UserField = Annotated[ImageUser, BeforeValidator(_from_name)]
-
-
-def _only_once(words: Iterable[str]) -> None:
-    """Raise `FaultError` at the first of `words` that is there twice."""
-    seen: set[str] = set()
-    for position, word in enumerate(words):
-        if word in seen:
-            raise FaultError(f"{word} is given twice", "remove one of them", (position,))
-        seen.add(word)
 
 
 class Reasoned(Closed):
@@ -166,7 +156,7 @@ class TargetDefaults(Closed):
     @field_validator("arch", "pythons")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        _only_once(value)
+        only_once(value)
         return value
 
 
@@ -235,7 +225,7 @@ class Profile(Closed):
     @field_validator("components")
     @classmethod
     def _once(cls, value: tuple[Pin, ...]) -> tuple[Pin, ...]:
-        _only_once(canonicalize_name(pin.name) for pin in value)
+        only_once(canonicalize_name(pin.name) for pin in value)
         return value
 
 
@@ -311,7 +301,7 @@ class StandIn(Closed):
 
     # Raised when the code that makes the image changes what it makes.
     schema_number: int = Field(alias="schema", ge=1)
-    suite: SuiteText
+    suite: WordText
     python: PythonText
     # Seconds since 1970: the mtime of every file.
     epoch: int = Field(ge=0, le=LATEST_EPOCH)
@@ -323,7 +313,7 @@ class StandIn(Closed):
     folders: tuple[RelativeText, ...] = ()
     # Python modules of CANN that are empty here: they can be imported, and nothing of them can be used.
     modules: tuple[ModuleText, ...] = ()
-    libraries: dict[FileText, StubLibrary] = Field(min_length=1)
+    libraries: dict[WordText, StubLibrary] = Field(min_length=1)
 
 
 class Tools(Closed):
@@ -350,7 +340,7 @@ class ChipAccess(Closed):
     # What the Ascend device plugin calls the chip's cards in Kubernetes.
     resource: ResourceText | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
-    socs: tuple[SocText, ...] = ()
+    socs: tuple[WordText, ...] = ()
 
     @property
     def largest(self) -> int:

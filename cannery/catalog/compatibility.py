@@ -25,8 +25,7 @@ from cannery.catalog.fields import (
     specifier,
     version,
 )
-from cannery.catalog.target import parse_cann, parse_chip, parse_python
-from cannery.catalog.versions import canonical, series_of
+from cannery.catalog.target import canonical, parse_cann, parse_chip, parse_python, series_of
 from cannery.errors import UsageError
 from cannery.vocab import Chip, Severity, did_you_mean
 

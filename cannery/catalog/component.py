@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import (
-    CommandWord,
     CommitText,
     DateText,
     EnvName,
@@ -22,13 +21,13 @@ from cannery.catalog.fields import (
     Name,
     PackageText,
     PathText,
-    ProgramText,
     RelativeText,
     RepositoryText,
     RequirementText,
     SpecifierText,
     Text,
     VersionText,
+    WordText,
     parsed,
 )
 from cannery.catalog.target import parse_chip
@@ -39,7 +38,7 @@ OPEN_WORD = re.compile(r"\{([^{}]*)\}")
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
-Command = Annotated[tuple[CommandWord, ...], Field(min_length=1)]
+Command = Annotated[tuple[LineText, ...], Field(min_length=1)]
 
 
 class Closed(BaseModel):
@@ -206,7 +205,7 @@ class Part(Closed):
     imports: tuple[Import, ...] = ()
     libraries: tuple[PathText, ...] = ()
     # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
-    programs: tuple[ProgramText, ...] = ()
+    programs: tuple[WordText, ...] = ()
     env: dict[EnvName, EnvValue] = {}
 
 

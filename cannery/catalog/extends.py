@@ -12,9 +12,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion
 
 from cannery.errors import UsageError
 from cannery.vocab import did_you_mean
@@ -34,8 +32,8 @@ Entry = tuple[Any, int | None]
 def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str, ...] = ()) -> YamlDocument:
     """Return the document of profile `name` with what it extends; `documents` are all profiles as they are written.
 
-    What is inherited has the line of `extends`. Raises `UsageError` for a profile that there is not, one that extends
-    itself in the end, and for a conflict; each names both files.
+    What is inherited has the line of `extends`. Raises `UsageError` for a profile that there is not, and for one that
+    extends itself in the end.
     """
     own = documents[name]
     parent = own.value.get("extends") if isinstance(own.value, dict) else None
@@ -61,7 +59,6 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
             entries = _components(there, value) if key == COMPONENTS else _bounds(there, value)
             merged[key] = [entry for entry, _ in entries]
             _place(found, own, key, entries)
-    _refuse_conflicts(own, base, merged)
     return found
 
 
@@ -129,28 +126,3 @@ def _place(found: YamlDocument, own: YamlDocument, key: str, entries: Sequence[E
         else:
             moved = {(key, position, *path[2:]): at for path, at in own.lines.items() if path[:2] == (key, number)}
             known.update(moved)
-
-
-def _refuse_conflicts(own: YamlDocument, base: YamlDocument, merged: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a component of `own` that an inherited bound forbids, or sets to another version."""
-    components = own.value.get(COMPONENTS)
-    pins = {_package(entry): (at, entry) for at, entry in enumerate(components if isinstance(components, list) else ())}
-    for key in BOUNDS:
-        mine, there = own.value.get(key) or (), base.value.get(key)
-        for number, bound in enumerate(there if isinstance(there, list) else ()):
-            at, pin = pins.get(_package(bound), (0, None))
-            if pin is None or bound in mine or bound not in (merged.get(key) or ()) or not _forbids(key, bound, pin):
-                continue
-            what = f"{_package(bound)} is in conflict with {key} {bound['requirement']} of {base.where((key, number))}"
-            hint = f"take another version, or leave out what {base.name} has: without: [{_package(bound)}]"
-            raise _fault(own, (COMPONENTS, at), what, hint)
-
-
-def _forbids(key: str, bound: Any, pin: Any) -> bool:  # noqa: ANN401 - YAML's values
-    if key == "excludes":
-        return True
-    try:
-        specifier, version = Requirement(str(bound.get("requirement"))).specifier, pin.get("version")
-        return isinstance(version, str) and not specifier.contains(version, prereleases=True)
-    except (InvalidRequirement, InvalidVersion):  # the file itself is reported
-        return False

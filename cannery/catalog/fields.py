@@ -12,14 +12,13 @@ from packaging.version import Version
 from pydantic import BeforeValidator
 
 from cannery.catalog.errors import FaultError
-from cannery.catalog.target import parse_cann, parse_os, parse_python
-from cannery.catalog.versions import marker_environment
+from cannery.catalog.target import marker_environment, parse_cann, parse_os, parse_python
 from cannery.errors import CanneryError
 from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 # The verify script's checks that need an NPU: the only ones that are skipped where there is none.
 NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.network", "npu.count", "npu.tensor")
@@ -233,8 +232,6 @@ EnvName = Annotated[
 ]
 EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
 EnvLine = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*=[^\r\n]*", "an ENV line, written NAME=value")]
-# One argument of a command that a build stage runs; there is no shell to read it.
-CommandWord = Annotated[str, _matching(r"[^\r\n]+", "one argument of a command: a line that is not empty")]
 # As docker writes sizes: a number, and k, m or g (1024 based).
 SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
 Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]
@@ -246,7 +243,6 @@ LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local v
 ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
 ]
-ProgramText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a program, like g++")]
 # Paths, packages and names below reach command lines, which nothing quotes: they hold no character of the shell.
 FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
 PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
@@ -269,20 +265,28 @@ MachinePathText = Annotated[
 GlobText = Annotated[
     str, _matching(rf"(?:/{NO_DOTS}[\w.+*?-]+)+", f"a glob of absolute paths {PLAIN}, with * and ? as wildcards")
 ]
-FileText = Annotated[str, _matching(r"\w[\w.+-]*", "the name of a file, like libhccl.so")]
+# The name of a file, a program, a suite of Debian, a chip.
+WordText = Annotated[str, _matching(r"\w[\w.+-]*", "a name, like g++ or libhccl.so")]
 # The names that Debian and RPM allow, without a version. apt-get removes a package whose name has a - behind it.
 PackageText = Annotated[
     str,
     _matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?<!-)", "a system package, like libgomp1 or g++, without a version"),
 ]
-SuiteText = Annotated[str, _matching(r"[a-z][a-z0-9-]*", "a suite of Debian, like bookworm")]
-SocText = Annotated[str, _matching(r"\w[\w.-]*", "a name of a chip, like ascend910b1")]
 ResourceText = Annotated[
     str, _matching(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][\w.-]*", "a resource of Kubernetes, like huawei.com/Ascend910")
 ]
 FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python version, like "3.11.14"')]
 # Keys of tables that other files name.
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
+
+
+def only_once(words: Iterable[str]) -> None:
+    """Raise `FaultError` at the first of `words` that is there twice."""
+    seen: set[str] = set()
+    for position, word in enumerate(words):
+        if word in seen:
+            raise FaultError(f"{word} is given twice", "remove one of them", (position,))
+        seen.add(word)
 
 
 def profile_name_fault(name: str) -> str:

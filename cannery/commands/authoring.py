@@ -17,8 +17,7 @@ from cannery.catalog.catalog import BaseLine
 from cannery.catalog.component import FromSource, Wheels, parse_component
 from cannery.catalog.fields import profile_name_fault
 from cannery.catalog.io.yaml_file import read_yaml_text
-from cannery.catalog.target import parse_cann
-from cannery.catalog.versions import without_build
+from cannery.catalog.target import parse_cann, without_build
 from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile

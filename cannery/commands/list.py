@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cannery.catalog.catalog import further_pythons
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource
-from cannery.catalog.versions import without_build
+from cannery.catalog.target import without_build
 from cannery.commands import options_of, print_json
 from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError

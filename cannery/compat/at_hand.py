@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.compat.findings import Finding, error, warning
 from cannery.recipe.recipe import left_out
 

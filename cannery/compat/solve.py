@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.versions import distance, parsed_version, without_build
+from cannery.catalog.target import distance, parsed_version, without_build
 from cannery.compat.subject import Subject
 from cannery.compat.table import here, holds, is_held, listed, misfits, phrase, weight
 from cannery.recipe.select import parse_pin, same_release, takes

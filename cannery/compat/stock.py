@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.catalog.versions import live, marker_environment, package_name
+from cannery.catalog.target import live, marker_environment, package_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.catalog.versions import live, marker_environment, package_name
+from cannery.catalog.target import live, marker_environment, package_name
 from cannery.lock.request import set_aside
 from cannery.recipe.select import parse_pin
 

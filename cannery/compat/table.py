@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
-from cannery.catalog.versions import order, parsed_version, without_build
+from cannery.catalog.target import order, parsed_version, without_build
 from cannery.recipe.select import same_release, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.compatibility import Compatibility, Compatible, Row
-    from cannery.catalog.versions import Key
+    from cannery.catalog.target import Key
     from cannery.compat.subject import Subject
 
 

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.catalog.versions import distance, package_name
+from cannery.catalog.target import distance, package_name
 from cannery.compat.solve import Solver
 from cannery.compat.subject import Subject
 from cannery.compat.table import is_held

@@ -25,7 +25,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from cannery.catalog.versions import parsed_version
+from cannery.catalog.target import parsed_version
 from cannery.errors import UsageError
 from cannery.vocab import Arch
 

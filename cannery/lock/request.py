@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.versions import live, marker_environment, package_name, parsed_requirement, parsed_version
+from cannery.catalog.target import live, marker_environment, package_name, parsed_requirement, parsed_version
 from cannery.lock.lock import file_problem, wheel_rank
 from cannery.recipe.recipe import STANDIN
 from cannery.recipe.select import parse_pin

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.lock.lock import PROFILE_VIA
 from cannery.util.trouble import reason
 

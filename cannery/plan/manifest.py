@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery import __version__
 from cannery.catalog.component import Native
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.recipe.environment import OVERLAY, atb_abi, cache_folders, overlay_site
 from cannery.recipe.recipe import unlinked
 from cannery.util.addresses import BASE_DIGEST, BASE_NAME, digest_of, split_digest

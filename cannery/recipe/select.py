@@ -13,8 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.component import FromSource, Wheels
-from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python
-from cannery.catalog.versions import without_build
+from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python, without_build
 from cannery.errors import FindingsError, UsageError
 from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe, package_of
 from cannery.util.addresses import parse_reference

@@ -50,7 +50,7 @@ HELD = {
     "`patches new` writes": "tests/edge/test_patches_new.py::test_every_changed_file_is_in_a_patch_that_is_read_again",
     "`verify` lists passed": "tests/edge/test_verify_run.py",
     "build output prints": "tests/edge/test_buildx.py::test_plain_lines_are_one_for_each_stage_that_ends",
-    "an index whose URL": "tests/edge/test_resolve.py",
+    "`verify --against --json`": "tests/edge/test_against_command.py::test_words_that_do_not_go_together",
     "a setup.py as a place": "tests/unit/test_source_requires.py::test_a_list_that_only_a_run_would_give",
     "a failed lock guesses": "tests/edge/test_explain.py",
     "`push` reads CANN's": "tests/edge/test_patching.py",
@@ -245,6 +245,12 @@ def mirrors_are_settings(_run: Run, _folder: Path) -> None:
     assert [*of_file(tomllib.loads(text), "f", str)] == ["mirrors.index.pytorch-cpu"]
 
 
+def an_index_is_no_wheel(_run: Run, _folder: Path) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Index).validate_python({"urls": ["https://m.example/torch-2.0-py3-none-any.whl#sha256=0"]})
+    assert "WHEELHOUSE" in next(faults(caught.value, Index)).hint
+
+
 def doctor_has_no_ports(_run: Run, _folder: Path) -> None:
     assert "ports" not in {check.__name__ for check in doctor.CHECKS}
 
@@ -290,6 +296,7 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "components of kind `archive`": an_archive_is_another_kind,
     "a pull whose layers": a_pull_without_layers_is_of_the_network,
     "`PROFILE=` and other": setup_takes_variables,
+    "an index whose URL": an_index_is_no_wheel,
     "docs/profiles.md": the_page_has_moved,
     "`run` refuses names": run_leaves_names_to_docker,
     "a complete bundle is": a_bundle_is_a_docker_archive,

@@ -197,21 +197,28 @@ def test_a_chain_and_a_stale_lock(small: Small) -> None:
     assert small("check", "two").code == ExitCode.FINDINGS
 
 
+@pytest.mark.parametrize(
+    ("bound", "component", "code"),
+    [
+        ("excludes: [{requirement: lib, reason: in the way}]", "{name: lib}", "excluded"),
+        ("overrides: [{requirement: 'tool==1.0', reason: in the way}]", "{name: tool, version: '1.5'}", "override"),
+        ("constraints: [{requirement: 'tool<1.5', reason: in the way}]", "{name: tool, version: '1.5'}", "lock"),
+    ],
+)
+def test_what_an_inherited_bound_forbids_is_refused(small: Small, bound: str, component: str, code: str) -> None:
+    small.profile("base").write_text(f"extends: stack\nwithout: [lib]\n{bound}\n")
+    small.profile("one").write_text(f"extends: base\ncomponents: [{component}]\n")
+    small("lock", "one")
+    found = small("check", "one", "--json")
+    assert found.code == ExitCode.FINDINGS
+    assert code in {one["code"] for one in json.loads(found.out)["findings"] if one["severity"] == "error"}
+
+
 WRONG = {
     "cycle": ({"one": "extends: two\n", "two": "extends: one\n"}, "one:1", ["one.yaml", "two.yaml"]),
     "itself": ({"one": "summary: s\nextends: one\n"}, "one:2", ["one.yaml extends images/profiles/one.yaml"]),
     "unknown": ({"one": "extends: stac\n"}, "one:1", ["'stac'", "stack"]),
     "nothing to leave": ({"one": "extends: stack\nwithout: [extra]\n"}, "one:2", ["stack.yaml", "'extra'"]),
-    "an exclude": (
-        {"base": "extends: stack\nwithout: [lib]\nexcludes: [{requirement: lib, reason: it is in the way}]\n",
-         "one": "extends: base\ncomponents:\n  - {name: lib}\n"},
-        "one:3", ["base.yaml:3", "excludes lib", "without: [lib]"],
-    ),
-    "an override": (
-        {"base": "extends: stack\noverrides: [{requirement: 'tool==1.0', reason: it is in the way}]\n",
-         "one": "extends: base\ncomponents: [{name: tool, version: '1.5'}]\n"},
-        "one:2", ["base.yaml:2", "overrides tool==1.0"],
-    ),
     "twice": ({"one": "extends: stack\ncomponents: [{name: lib, version: '1.0'}, {name: lib, version: '2.0'}]\n"},
               "one:2", ["lib is given twice"]),
     "own fault": ({"one": "extends: stack\ncomponents:\n  - {name: tool, version: yes}\n"}, "one:3", ["quote it"]),

@@ -449,10 +449,3 @@ def test_pip_and_uv_read_the_lock(stub: StubIndex, tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert len([*(target / "pip").iterdir()]) == 2
-
-
-def test_an_index_that_is_the_url_of_a_wheel_names_what_to_do_instead(stub: StubIndex, tmp_path: Path) -> None:
-    cpu = Index(urls=(f"http://{stub.host}/files/torch-2.13.0+cpu-{CPU}_x86_64.whl",))
-    with pytest.raises(UsageError, match="index 'cpu' is the URL of a wheel") as caught:
-        lock(BOUND, PipSettings(index_url=stub.url), tmp_path, cpu=cpu)
-    assert "WHEELHOUSE" in caught.value.hint

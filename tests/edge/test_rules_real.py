@@ -21,7 +21,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, DRIVER, PYTHON
 from cannery.catalog.component import parse_component
 from cannery.catalog.io.read import load_catalog
-from cannery.catalog.versions import canonical, order
+from cannery.catalog.target import canonical, order
 from cannery.commands.check import NOTES_SHOWN, listed
 from cannery.compat.findings import Finding, errors
 from cannery.compat.rules import check_recipe

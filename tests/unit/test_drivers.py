@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cannery.catalog.compatibility import Drivers, newest
 from cannery.catalog.io.read import load_catalog
-from cannery.catalog.versions import series_of
+from cannery.catalog.target import series_of
 from cannery.vocab import Chip
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,8 +7,7 @@ from factories import recipe
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.catalog.target import parse_cann
-from cannery.catalog.versions import canonical, order, without_build
+from cannery.catalog.target import canonical, order, parse_cann, without_build
 from cannery.errors import UsageError
 from cannery.recipe.recipe import Options
 

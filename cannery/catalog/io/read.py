@@ -20,7 +20,7 @@ from cannery.catalog.errors import CatalogError, FaultError, faults, problem
 from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault
 from cannery.catalog.io.yaml_file import read_yaml
-from cannery.catalog.versions import without_build
+from cannery.catalog.target import without_build
 from cannery.errors import UsageError
 from cannery.util.io.files import shown_path
 

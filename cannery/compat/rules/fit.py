@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, Rank
-from cannery.catalog.versions import order
+from cannery.catalog.target import order
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.solve import NO_SET, Solver, offers
 from cannery.compat.table import (

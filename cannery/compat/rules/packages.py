@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.component import FromSource, System
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import followed, here, holds, judging, listed, phrase
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
@@ -262,11 +262,20 @@ def _takes(subject: Subject, known: Known, name: str, version: str) -> bool:
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:
-    """Report each override in one note, however many ask for another version."""
-    asked = [*asks(subject)] if subject.recipe.profile.overrides else []
-    for override in subject.recipe.profile.overrides:
+    """Report each override in one note, however many ask for another version; refuse one against the profile's pin."""
+    recipe = subject.recipe
+    asked = [*asks(subject)] if recipe.profile.overrides else []
+    pins = {chosen.package: chosen.version for chosen in recipe.wheels if chosen.version}
+    for override in recipe.profile.overrides:
         requirement = Requirement(override.requirement)
-        if canonicalize_name(requirement.name) in subject.overridden:
+        name = canonicalize_name(requirement.name)
+        if name not in subject.overridden:
+            continue
+        if name in pins and not requirement.specifier.contains(pins[name], prereleases=True):
+            what = f"{recipe.file} has {name} {pins[name]}, and overrides it with {override.requirement}"
+            fix = "take one of the two out; `without` leaves out what is inherited"
+            yield error("override", what, override.reason, fix)
+        else:
             what = f"{override.requirement} overrides{_otherwise(subject, requirement, asked)}"
             yield note("override", what, override.reason)
 

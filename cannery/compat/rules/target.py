@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 
 from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
 from cannery.catalog.component import Native
-from cannery.catalog.versions import order, without_build
+from cannery.catalog.target import order, without_build
 from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.table import cited, departure, holds, judging, listed
 from cannery.util.addresses import parse_reference
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.catalog.compatibility import Row
-    from cannery.catalog.target import Target
-    from cannery.catalog.versions import Key
+    from cannery.catalog.target import Key, Target
     from cannery.compat.subject import Subject
     from cannery.recipe.recipe import Chosen, ChosenSource, Recipe
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.catalog.versions import distance
+from cannery.catalog.target import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.io.indexes import PROBE, places_of, url_path
 from cannery.lock.lock import best_wheel, uv_platform, wheel_rank
@@ -64,10 +64,6 @@ def bound_questions(
     unknown = sorted({bindings[name] for name in names} - {*indexes})
     if unknown:
         raise UsageError(f"index {unknown[0]!r} is not in the catalog", where="images/indexes.yaml")
-    wheel = next((index for index in bindings.values() for url in indexes[index].urls if ".whl" in url), None)
-    if wheel:
-        hint = "put the wheel into a folder of yours, and name the folder by WHEELHOUSE"
-        raise UsageError(f"index {wheel!r} is the URL of a wheel, and no index", where="images/indexes.yaml", hint=hint)
     return tuple((place, name) for name in names for place in places_of(bindings[name], indexes, settings))
 
 

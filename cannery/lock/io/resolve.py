@@ -23,7 +23,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING
 
-from cannery.catalog.versions import package_name
+from cannery.catalog.target import package_name
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
 from cannery.lock.io.bound import Binder, NoFileError, bound_questions, index_of, known_sources, released_files
 from cannery.lock.io.indexes import PROBE, places_of
