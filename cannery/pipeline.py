@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cannery import __version__
-from cannery.compat.findings import errors, in_order
 from cannery.compat.rules import check_recipe
-from cannery.compat.subject import Subject
+from cannery.compat.subject import Subject, errors, in_order
 from cannery.context import template_digests
 from cannery.errors import FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from cannery.build.stages import Span
     from cannery.catalog.catalog import Catalog
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
     from cannery.context import Context
     from cannery.errors import CanneryError
     from cannery.host.io.place import ImagePlace

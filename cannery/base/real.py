@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding, in_order
+from cannery.compat.subject import Finding, in_order
 from cannery.recipe.environment import expand_env, python_home
 from cannery.vocab import BaseKind, Severity
 

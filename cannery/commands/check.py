@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.commands import hashes_of, options_of, print_json
-from cannery.compat.findings import errors, in_order, warning
+from cannery.compat.subject import errors, in_order, warning
 from cannery.errors import ExitCode
 from cannery.lock.io.store import bind
 from cannery.lock.lock import missing_packages, published_at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
     from cannery.context import Context
     from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe

@@ -19,7 +19,7 @@ from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all
 from cannery.commands.place import making_place
 from cannery.commands.verify import exit_code, verify_built
-from cannery.compat.findings import errors
+from cannery.compat.subject import errors
 from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.facts import INSTALL_INFO, wanted_paths

@@ -21,8 +21,7 @@ from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
-from cannery.upgrade.io.outdated import look
-from cannery.upgrade.outdated import table
+from cannery.upgrade.io.outdated import look, table
 from cannery.util.io.process import signals_held
 from cannery.vocab import Arch
 

@@ -12,7 +12,7 @@ from cannery.catalog.target import parse_arch
 from cannery.commands import PARSERS, options_of, print_json
 from cannery.commands.check import lacking_words
 from cannery.commands.proofs import proved
-from cannery.compat.findings import note
+from cannery.compat.subject import note
 from cannery.errors import CanneryError, ExitCode, UsageError
 from cannery.pipeline import planned
 from cannery.recipe.recipe import Options

@@ -1,4 +1,4 @@
-"""What the rules look at: a recipe, the catalog it is from, and its locks as far as they are there."""
+"""What the rules look at, a recipe, the catalog it is from and its locks; and what they report: findings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.target import live, marker_environment, package_name
 from cannery.lock.request import set_aside
 from cannery.recipe.select import parse_pin
+from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +21,50 @@ if TYPE_CHECKING:
     from cannery.lock.lock import Lock, LockedPackage
     from cannery.recipe.recipe import Recipe
     from cannery.vocab import Arch
+
+
+RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: how much it weighs, a stable code, what is so, why that matters (with its source), what mends it."""
+
+    severity: Severity
+    code: str
+    what: str
+    why: str = ""
+    fix: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.severity} [{self.code}] {self.what}"
+        text += f"\n    why: {self.why}" if self.why else ""
+        return text + (f"\n    fix: {self.fix}" if self.fix else "")
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings without repeats, errors first, then by code and text."""
+    return tuple(sorted(set(findings), key=lambda f: (RANK[f.severity], f.code, f.what)))
+
+
+def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that stop a build."""
+    return tuple(f for f in findings if f.severity is Severity.ERROR)
+
+
+def error(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that stops a build."""
+    return Finding(Severity.ERROR, code, what, why, fix)
+
+
+def warning(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that may be a fault."""
+    return Finding(Severity.WARNING, code, what, why, fix)
+
+
+def note(code: str, what: str, why: str = "", fix: str = "") -> Finding:
+    """Return a finding that is good to know."""
+    return Finding(Severity.NOTE, code, what, why, fix)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cannery.compat.findings import Finding
+from cannery.compat.subject import Finding
 from cannery.host.facts import CARD
 from cannery.lint.shell import OPEN, is_open
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import Finding, in_order
+from cannery.compat.subject import Finding, in_order
 from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import Severity
 

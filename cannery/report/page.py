@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cannery.compat.findings import RANK
+from cannery.compat.subject import RANK
 from cannery.report.difference import Table, ends, markdown_lines, prose, table_lines, tables
 from cannery.report.timeline import timeline, timeline_words
 from cannery.report.treemap import Box, treemap
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.build.stages import Span
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
     from cannery.plan import Plan
     from cannery.report.bill import Bill, Item
     from cannery.report.difference import Difference

@@ -15,8 +15,7 @@ from stub_index import StubIndex, make_wheel
 from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
 from cannery.errors import CanneryError, FindingsError, NetworkError
-from cannery.explain.io.explain import explained, near_sets
-from cannery.explain.nearest import Candidate
+from cannery.explain.io.explain import Candidate, explained, near_sets
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.resolve import Job, resolve
 from cannery.lock.request import KnownRelease, LockRequest, lock_request

@@ -17,7 +17,7 @@ from stub_index import StubIndex, make_wheel
 
 from cannery import cli, pipeline
 from cannery.commands import lock as locking
-from cannery.compat.findings import Finding
+from cannery.compat.subject import Finding
 from cannery.errors import ExitCode
 from cannery.util.io import process
 from cannery.vocab import Severity

@@ -23,9 +23,9 @@ from cannery.catalog.component import parse_component
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import canonical, order
 from cannery.commands.check import NOTES_SHOWN, listed
-from cannery.compat.findings import Finding, errors
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.fit import fits
+from cannery.compat.subject import Finding, errors
 from cannery.errors import UsageError
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select

@@ -18,8 +18,8 @@ from packaging.version import Version
 
 from cannery.catalog.catalog import Pin
 from cannery.catalog.io.read import load_catalog
-from cannery.compat.findings import errors
 from cannery.compat.rules import check_recipe
+from cannery.compat.subject import errors
 from cannery.lock.lock import PROFILE_VIA, chain, parse_lock
 from cannery.lock.request import lock_problems, lock_request
 from cannery.plan.sources import source_steps

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cannery.compat.findings import errors
 from cannery.compat.rules import check_recipe
+from cannery.compat.subject import errors
 from cannery.context import Context
 from cannery.errors import FindingsError
 from cannery.lock.io.store import read_locks

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import package, recipe, source_recipe, subject
 
-from cannery.compat.at_hand import Wheel, wheel_findings
-from cannery.compat.io.at_hand import wheels_at_hand
+from cannery.compat.io.at_hand import Wheel, wheel_findings, wheels_at_hand
 from cannery.compat.rules.packages import stale_patterns
 from cannery.lock.io.wheels import store_path
 from cannery.vocab import Severity
@@ -17,7 +16,7 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
 
 CONTENT = (package("numba", "0.61.0"), package("numpy", "2.3.0"), package("ray", "2.50"))
 REASON = "triton-ascend pins 1.26.4, and verl wants 2"

@@ -17,7 +17,7 @@ from cannery.util.addresses import BASE_DIGEST, BASE_NAME
 from cannery.vocab import Arch, BaseKind, Severity
 
 if TYPE_CHECKING:
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
     from cannery.recipe.recipe import Recipe
 
 DIGEST = f"sha256:{'0f' * 32}"

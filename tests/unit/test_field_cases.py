@@ -11,8 +11,8 @@ import yaml
 
 from cannery.catalog.catalog import Catalog, Profile
 from cannery.catalog.io.read import load_catalog
-from cannery.compat.findings import errors
 from cannery.compat.rules import check_recipe
+from cannery.compat.subject import errors
 from cannery.errors import UsageError
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe

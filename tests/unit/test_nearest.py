@@ -12,9 +12,9 @@ import pytest
 from cannery.catalog.catalog import Profile
 from cannery.catalog.component import parse_component
 from cannery.catalog.io.read import load_catalog
-from cannery.explain import nearest
 from cannery.explain.conflict import Conflict, profile_items
-from cannery.explain.nearest import Candidate, objection, offer
+from cannery.explain.io import explain as nearest
+from cannery.explain.io.explain import Candidate, objection, offer
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select

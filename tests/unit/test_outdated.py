@@ -9,18 +9,12 @@ from factories import catalog, components, lock, package, profile
 from packaging.version import Version
 
 from cannery.catalog.component import parse_component
-from cannery.compat.stock import Stock, bounds_of
+from cannery.compat.io.stock import Stock, bounds_of
 from cannery.lock.lock import Lock, LockedPackage, with_known_files
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
-from cannery.upgrade.outdated import (
-    Outdated,
-    outdated_packages,
-    source_lines,
-    table,
-    upgrade_targets,
-)
+from cannery.upgrade.io.outdated import Outdated, outdated_packages, source_lines, table, upgrade_targets
 from cannery.vocab import Arch
 
 DAY = "2026-06-01"

@@ -15,7 +15,7 @@ from cannery.build.io.timeline import keep_spans, read_spans
 from cannery.build.progress import BuildState, apply
 from cannery.build.stages import Span
 from cannery.build.stages import spans as build_spans
-from cannery.compat.findings import error, note, warning
+from cannery.compat.subject import error, note, warning
 from cannery.plan.make import make_plan
 from cannery.recipe.recipe import Options
 from cannery.render.render import stage_name

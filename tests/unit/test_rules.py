@@ -8,8 +8,8 @@ from factories import catalog, compatibility, lock, package, plan, profile, reci
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cannery.compat.findings import Finding, errors, in_order
 from cannery.compat.rules import check_recipe
+from cannery.compat.subject import Finding, errors, in_order
 from cannery.errors import FindingsError
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Severity

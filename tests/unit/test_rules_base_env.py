@@ -16,7 +16,7 @@ from cannery.recipe.select import select
 from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
 
 CATALOG = load_catalog(FROZEN)
 HOME = "/usr/local/Ascend/cann-8.5.0"

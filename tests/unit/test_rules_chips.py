@@ -8,8 +8,8 @@ import pytest
 from factories import KERNELS, KERNELS_OLD, catalog, source_components, source_profile, source_recipe, subject
 
 from cannery.catalog.component import parse_component
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.target import chips, emulation, socs
+from cannery.compat.subject import Finding, in_order
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 

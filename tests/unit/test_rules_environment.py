@@ -20,8 +20,8 @@ from factories import (
 
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import CxxAbi
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.components import atb, environment, set_variables
+from cannery.compat.subject import Finding, in_order
 from cannery.recipe.recipe import Options
 from cannery.vocab import Arch, Severity
 

@@ -8,10 +8,10 @@ import pytest
 from factories import base_line, catalog, profile, subject
 
 from cannery.catalog.compatibility import Compatibility
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules.fit import fits
 from cannery.compat.rules.target import driver
 from cannery.compat.solve import NO_SET
+from cannery.compat.subject import Finding, in_order
 from cannery.compat.table import holds, listed
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select

@@ -11,9 +11,9 @@ from factories import catalog, compatibility, package, packages, recipe, source_
 from cannery.catalog.addresses import Index
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.io.read import load_catalog
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.packages import denied, excluded, exclusive, incomplete, torch_free
+from cannery.compat.subject import Finding, in_order
 from cannery.lock.lock import public_mirrors
 from cannery.recipe.recipe import Options
 from cannery.vocab import Severity

@@ -5,9 +5,9 @@ from __future__ import annotations
 from factories import catalog, package, profile, recipe, subject
 
 from cannery.catalog.addresses import Index
-from cannery.compat.findings import Finding
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.packages import incomplete, warned
+from cannery.compat.subject import Finding
 from cannery.vocab import Severity
 
 

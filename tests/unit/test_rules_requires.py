@@ -18,10 +18,10 @@ from factories import (
 
 from cannery.catalog.compatibility import Compatibility
 from cannery.catalog.component import parse_component
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import check_recipe
 from cannery.compat.rules.packages import overrides, requirements
 from cannery.compat.rules.target import pythons
+from cannery.compat.subject import Finding, in_order
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Severity
 

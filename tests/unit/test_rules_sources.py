@@ -19,9 +19,9 @@ from factories import (
 )
 
 from cannery.catalog.component import parse_component
-from cannery.compat.findings import Finding, in_order
 from cannery.compat.rules import RULES, check_recipe
 from cannery.compat.rules.components import order, patches, releases
+from cannery.compat.subject import Finding, in_order
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import in_order
 from cannery.compat.rules.components import atb, base_env, environment, files, order, patches, releases
 from cannery.compat.rules.fit import asked, fits
 from cannery.compat.rules.packages import (
@@ -26,13 +25,13 @@ from cannery.compat.rules.packages import (
     warned,
 )
 from cannery.compat.rules.target import base_tag, chips, custom_base, driver, emulation, pythons, socs
-from cannery.compat.subject import Subject
+from cannery.compat.subject import Subject, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cannery.catalog.catalog import Catalog
-    from cannery.compat.findings import Finding
+    from cannery.compat.subject import Finding
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
     from cannery.vocab import Arch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.component import System
-from cannery.compat.findings import Finding, error, note, warning
+from cannery.compat.subject import Finding, error, note, warning
 from cannery.compat.table import listed
 from cannery.recipe.environment import PYTHONPATH, REFERENCE, VENV, deciding, expand_env, known_abi, python_home
 from cannery.recipe.recipe import package_of, python_folders

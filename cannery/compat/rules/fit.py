@@ -16,8 +16,8 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, Rank
 from cannery.catalog.target import order
-from cannery.compat.findings import Finding, error, note, warning
 from cannery.compat.solve import NO_SET, Solver, offers
+from cannery.compat.subject import Finding, error, note, warning
 from cannery.compat.table import (
     cited,
     departure,

@@ -17,7 +17,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.component import FromSource, System
 from cannery.catalog.target import package_name
-from cannery.compat.findings import Finding, error, note, warning
+from cannery.compat.subject import Finding, error, note, warning
 from cannery.compat.table import followed, here, holds, judging, listed, phrase
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.recipe.select import TORCH, TORCH_NPU

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
 from cannery.catalog.component import Native
 from cannery.catalog.target import order, without_build
-from cannery.compat.findings import Finding, error, note, warning
+from cannery.compat.subject import Finding, error, note, warning
 from cannery.compat.table import cited, departure, holds, judging, listed
 from cannery.util.addresses import parse_reference
 from cannery.vocab import BaseKind, ComponentKind

@@ -1,17 +1,30 @@
-"""What a failed resolution comes down to: a package, who asks for it, what could be changed, and sets that work."""
+"""What a failed resolution comes down to: a package, who asks for it, what could be changed, and sets that work.
+
+Sets near the one that does not work are few, those first that change least. Only the resolver knows whether one works.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from cannery.catalog.compatibility import CANN
+from cannery.catalog.target import distance, package_name
 from cannery.compat.io.stock import ask_stock, questions_of
-from cannery.errors import FindingsError, NetworkError
+from cannery.compat.solve import Solver
+from cannery.compat.subject import Subject
+from cannery.compat.table import is_held
+from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.conflict import (
     Ask,
+    ItemKind,
     find_conflict,
     make_conflict,
     profile_items,
@@ -20,22 +33,29 @@ from cannery.explain.conflict import (
     what_can_move,
     who_asks,
 )
-from cannery.explain.nearest import candidates, objection, offer
 from cannery.lock.io.bound import NoFileError
 from cannery.lock.io.indexes import PROBE
+from cannery.lock.request import lock_request
+from cannery.recipe.recipe import Options
+from cannery.recipe.select import held_bounds, parse_pin, rows_for, select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.compat.stock import Stock
-    from cannery.explain.nearest import Candidate
+    from cannery.compat.io.stock import Stock
+    from cannery.explain.conflict import Conflict, Item
     from cannery.lock.io.indexes import Answer, Listed, Place
     from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
+    from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
 
 # Seconds for all tries together and for one, and how many that work are enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
+# Candidates in all, and of those the sets of the table for this CANN: each is a resolution.
+MOST, ROWS = 6, 3
+# Of a source: how many of its other known versions.
+VERSIONS = 2
 
 
 def explained(
@@ -115,3 +135,179 @@ def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, bu
         yield f"of {tried} sets near it that were tried, none works"
     if trouble:
         yield f"sets that could not be tried: {len(trouble)}; {trouble[0]}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`."""
+
+    recipe: Recipe
+    moved: tuple[tuple[str, str, str], ...] = ()
+    dropped: tuple[Item, ...] = ()
+
+    @property
+    def request(self) -> LockRequest:
+        """What the resolver is asked."""
+        return lock_request(self.recipe)
+
+
+def candidates(
+    recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
+) -> tuple[Candidate, ...]:
+    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less.
+
+    Releases of the table count where an index `has` them (name, version).
+    """
+    involved = {conflict.name, *(item.name for item in conflict.movers)}
+    solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
+    rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
+    dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
+    dropped += _without_pair(recipe, catalog, conflict.movers)
+    unique: dict[tuple[object, ...], Candidate] = {}
+    for candidate in (*rows[:ROWS], *dropped):
+        unique.setdefault((candidate.moved, candidate.dropped), candidate)
+    return tuple(unique.values())[:MOST]
+
+
+def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    """Return why a set that the resolver found is no offer; "" when it is one. `answer` is name → version."""
+    sources = [chosen.package for chosen in candidate.recipe.sources]
+    for pattern in (denied.pattern for denied in catalog.compatibility.denied(sources)):
+        found = next((name for name in answer if fnmatchcase(name, pattern)), None)
+        if found:
+            return f"{found} comes in"
+    changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
+    solver = Solver(Subject(candidate.recipe, catalog, {}), keeps=True)
+    wrong = solver.disagreeing(answer, changed)
+    return f"{wrong} {answer.get(wrong, '')} is made for something else" if wrong else ""
+
+
+def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    """Return a set that works in words: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
+    words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
+    words += [text for item in candidate.dropped if (text := _dropped_words(item, catalog, answer))]
+    return " and ".join(words)
+
+
+def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> str:
+    found = Version(answer[item.name]).public if item.name in answer else ""
+    if item.kind in {ItemKind.CONSTRAINT, ItemKind.OVERRIDE}:
+        return f"{item.name} {found} without the {item}" if found else f"no {item}"
+    (bound,) = Requirement(f"{item.name}{item.wanted}").specifier
+    old, table = Version(bound.version).public, catalog.compatibility
+    if not found or found == old:
+        return ""
+    in_table = any(row.name == item.name for row in table.rows) and not rows_for(table, item.name, found)
+    return f"{item.name} {found} instead of {old}{', which no row of the table has' if in_table else ''}"
+
+
+def _table_moves(solver: Solver, involved: Iterable[str]) -> list[dict[str, str]]:
+    """Return pins to change, by the table's rows for this CANN: what moves together is moved together."""
+    here = solver.subject.versions
+    wanted = [(name, version) for name in sorted({*involved} & {*here}) for version in solver.known(name)]
+    found = [moved for name, version in wanted if (moved := solver.exactly(name, version))]
+    return _in_order(found, solver.subject)
+
+
+def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[str, str]]:
+    """Sort by how little is changed: packages, then how far their releases are away.
+
+    Of builds of one release the one that is made for the target's CANN counts, then the nearest.
+    """
+    here = subject.versions
+
+    def elsewhere(moved: Mapping[str, str]) -> int:
+        rows = [rows_for(subject.table, name, version) for name, version in moved.items()]
+        return sum(bool(own) and not any(is_held(subject, row, (CANN,)) for row in own) for own in rows)
+
+    def change(moved: Mapping[str, str]) -> tuple[int, list[int]]:
+        return len(moved), [sum(part) for part in zip(*(distance(here[n], v) for n, v in moved.items()), strict=True)]
+
+    once: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for moved in sorted(found, key=lambda moved: (elsewhere(moved), change(moved))):
+        once.setdefault(tuple(sorted((name, Version(text).base_version) for name, text in moved.items())), moved)
+    return sorted(once.values(), key=change)
+
+
+def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
+    """Return the recipe with the pins of `moved`; None when nothing is known of a source at that version."""
+    here = {c.package: c.version for c in recipe.chosen if c.version} | dict(map(parse_pin, recipe.pins))
+    kept = [pin for pin in recipe.pins if parse_pin(pin)[0] not in moved]
+    try:
+        found = _selected(recipe, catalog, (*kept, *(f"{name}=={version}" for name, version in moved.items())))
+    except CanneryError:
+        return None
+    if found.unknown:
+        return None
+    changes = tuple((name, Version(here[name]).public, version) for name, version in sorted(moved.items()))
+    return Candidate(found, changes)
+
+
+def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
+    target = recipe.target
+    options = Options(
+        cann=target.cann,
+        chip=str(target.chip),
+        os=target.os,
+        python=target.python,
+        arch=str(target.arch),
+        # A lock depends on the CANN line, not on the image.
+        base="cann",
+        pins=tuple(pins),
+        force=recipe.force,
+    )
+    return select(catalog, recipe.name, options, target.arch, [parse_pin(pin)[0] for pin in pins])
+
+
+def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
+    """The recipe with one item less, so that the resolver chooses; a source at another version that is known."""
+    changed = _less(recipe, catalog, item)
+    if changed is not None:
+        yield Candidate(changed, dropped=(item,))
+    elif item.kind is ItemKind.SOURCE:
+        yield from _other_sources(recipe, catalog, item.name)
+
+
+def _without_pair(recipe: Recipe, catalog: Catalog, movers: Sequence[Item]) -> Iterator[Candidate]:
+    """The recipe without the first two pins: where both are held by others, neither can move alone."""
+    pins = [item for item in movers if item.kind in {ItemKind.TRIAL, ItemKind.PIN}][:2]
+    changed: Recipe | None = recipe
+    for item in pins:
+        changed = _less(changed, catalog, item) if changed else None
+    if changed is not None and len(pins) > 1:
+        yield Candidate(changed, dropped=tuple(pins))
+
+
+def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
+    """Return the recipe without one item, None when it cannot be without; without `--pin` the profile's own counts."""
+    profile = recipe.profile
+    match item.kind:
+        case ItemKind.CONSTRAINT:
+            kept = tuple(one for one in profile.constraints if one.requirement != item.text)
+            return replace(recipe, profile=profile.model_copy(update={"constraints": kept}))
+        case ItemKind.OVERRIDE:
+            kept = tuple(one for one in profile.overrides if one.requirement != item.text)
+            return replace(recipe, profile=profile.model_copy(update={"overrides": kept}))
+        case ItemKind.TRIAL:
+            return _selected(recipe, catalog, [pin for pin in recipe.pins if parse_pin(pin)[0] != item.name])
+        case ItemKind.PIN:
+            chosen = tuple(replace(c, version=None) if c.package == item.name else c for c in recipe.chosen)
+            # An override of the same package would hold it where it is.
+            kept = tuple(o for o in profile.overrides if package_name(o.requirement) != item.name)
+            free = profile.model_copy(update={"overrides": kept})
+            return replace(recipe, profile=free, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))
+        case _:
+            return None
+
+
+def _other_sources(recipe: Recipe, catalog: Catalog, name: str) -> Iterator[Candidate]:
+    for chosen in recipe.sources:
+        if chosen.package != name or not chosen.version:
+            continue
+        here = chosen.version
+        known = {*chosen.component.releases, *(r.version for r in chosen.component.revisions.values())}
+        others = [version for version in known if Version(version) != Version(here)]
+        for version in sorted(others, key=lambda version: (distance(here, version), version))[:VERSIONS]:
+            found = _moved(recipe, catalog, {name: version})
+            if found is not None:
+                yield found

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.compat.findings import RANK
+from cannery.compat.subject import RANK
 from cannery.lint.case import Case
 from cannery.lint.container import Remark
 from cannery.lint.files import WHOLE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.compat.findings import Finding
+from cannery.compat.subject import Finding
 from cannery.errors import FindingsError, UsageError
 from cannery.lock.lock import (
     REMAKE,
