@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cannery.commands import options_of, print_json
+from cannery.compat.io.stock import look, table
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import bind, current_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
@@ -21,7 +22,6 @@ from cannery.lock.request import lock_request, tools_request
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import STANDIN, with_arch
 from cannery.recipe.select import find_profile
-from cannery.upgrade.io.outdated import look, table
 from cannery.util.io.process import signals_held
 from cannery.vocab import Arch
 
@@ -194,23 +194,22 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     store = lock_store(context)
     recipe = bind(store, catalog, arguments.profile, options_of(arguments))
     lock = current_lock(store, catalog, recipe, recipe.target.arch)
-    sources = context.sources(catalog) if recipe.sources else None
-    report = look(store.settings(), catalog, recipe, lock, sources)
-    if report.troubles and not any(one.newest for one in report.packages):
-        raise NetworkError("; ".join(report.troubles))
-    newer = [one for one in report.packages if one.is_newer]
+    packages, troubles = look(store.settings(), catalog, recipe, lock)
+    if troubles and not any(one.newest for one in packages):
+        raise NetworkError("; ".join(troubles))
+    newer = [one for one in packages if one.is_newer]
     if context.is_json:
-        value = {"target": str(recipe.target), **asdict(report)}
-        print_json(value)
+        rows = [asdict(one) for one in packages]
+        print_json({"target": str(recipe.target), "packages": rows, "troubles": troubles})
         return ExitCode.DONE
-    print(*table(report.packages), *report.sources, sep="\n")
-    for trouble in report.troubles:
+    print(*table(packages), sep="\n")
+    for trouble in troubles:
         context.say(f"not asked: {trouble}")
-    print(f"{recipe.name} for {recipe.target}: {len(newer)} of {len(report.packages)} can be newer")
+    print(f"{recipe.name} for {recipe.target}: {len(newer)} of {len(packages)} can be newer")
     if newer:
         where = f"`version` into {recipe.file}, with a later `exclude_newer`"
         print(f"to take them, write each as {where}, then run `build.py lock {recipe.name}`")
-    if held := next((one for one in report.packages if one.is_held), None):
+    if held := next((one for one in packages if one.is_held), None):
         print(f"why a newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`")
     return ExitCode.DONE
 

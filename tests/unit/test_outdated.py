@@ -9,12 +9,11 @@ from factories import catalog, components, lock, package, profile
 from packaging.version import Version
 
 from cannery.catalog.component import parse_component
-from cannery.compat.io.stock import Stock, bounds_of
+from cannery.compat.io.stock import Outdated, Stock, bounds_of, outdated_packages, table, upgrade_targets
 from cannery.lock.lock import Lock, LockedPackage, with_known_files
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
-from cannery.upgrade.io.outdated import Outdated, outdated_packages, source_lines, table, upgrade_targets
 from cannery.vocab import Arch
 
 DAY = "2026-06-01"
@@ -48,7 +47,7 @@ def test_what_is_newest_is_not_known_where_the_lock_has_a_newer_one() -> None:
     assert look(recipe(), {"ray": "2.49.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "")
 
 
-def test_tags_of_a_source_that_are_newer() -> None:
+def test_the_newest_release_of_a_source() -> None:
     known = {
         **components(),
         "vllm": parse_component(
@@ -63,11 +62,9 @@ def test_tags_of_a_source_that_are_newer() -> None:
     listed = [{"name": "torch", "version": "2.9.0"}, {"name": "ray"}, {"name": "vllm", "release": "1.0"}]
     mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
     found = select(mine, "stack", Options(), Arch.AMD64)
-    assert source_lines(found, {}) == ("vllm: pinned to release 1.0; its repository was not asked: not looked at",)
-    refs = {"HEAD": "1" * 40, "refs/tags/v1.0": "2" * 40, "refs/tags/v1.1": "3" * 40, "refs/tags/v2.0rc1": "4" * 40}
-    assert source_lines(found, {"vllm": (refs, "")}) == (f"vllm: pinned to release 1.0; newest tag v1.1, {'3' * 40}",)
-    del refs["refs/tags/v1.1"]
-    assert source_lines(found, {"vllm": (refs, "")}) == ("vllm: pinned to release 1.0; no newer tag",)
+    lines = outdated_packages(found, lock(found), {}, Stock({"vllm": "1.2"}, {}, {}))
+    assert lines[-1] == Outdated("vllm", "1.0", "", "1.2")
+    assert (lines[-1].is_newer, lines[-1].is_held) == (False, False)
 
 
 def test_the_table_has_a_dash_for_what_is_not_there() -> None:

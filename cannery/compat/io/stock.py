@@ -1,9 +1,10 @@
-"""What the indexes have of a recipe's packages, as far as it counts for the targets and bounds of a request."""
+"""What the indexes have of a recipe's packages, for its targets and bounds; and what of it is newer than a lock."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -11,15 +12,19 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.target import live, marker_environment, package_name
-from cannery.lock.io.indexes import bound_places, default_place, extra_places
+from cannery.compat.solve import newest_pins, upgrader
+from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places
 from cannery.lock.lock import installable
+from cannery.lock.request import lock_request
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cannery.catalog.addresses import Index
+    from cannery.catalog.catalog import Catalog
     from cannery.lock.io.indexes import Answer, Listed, Place
+    from cannery.lock.lock import Lock
     from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
     from cannery.util.io.pip_settings import PipSettings
@@ -139,3 +144,86 @@ def _fits(file: Listed, python: str, arch: Arch) -> bool:
         wanted = SpecifierSet()
     takes = any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
     return takes and installable(file.file, python, arch)
+
+
+# Seconds in which all indexes have answered `outdated`, or count as not reached.
+PATIENCE = 15.0
+HEAD = ("package", "locked", "fits", "newest")
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Outdated:
+    """A component of the profile: its version in the lock, the newest that fits with the others, and the newest at all.
+
+    Versions are without their local part; "" is not there, or not known.
+    """
+
+    name: str
+    locked: str
+    fits: str
+    newest: str
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer one fits."""
+        return bool(self.locked and self.fits) and Version(self.fits) > Version(self.locked)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the newest one does not fit."""
+        return bool(self.newest and self.fits) and Version(self.newest) > Version(self.fits)
+
+
+def look(
+    settings: PipSettings, catalog: Catalog, recipe: Recipe, lock: Lock
+) -> tuple[tuple[Outdated, ...], tuple[str, ...]]:
+    """Compare `lock`, the current one of `recipe`, with what the indexes have; also return what was not asked, and why.
+
+    Pins move together to releases that fit the table, what the profile asks, and all of its targets. Of a source an
+    index shows what its newest release is. Nothing is resolved or written.
+    """
+    targets = upgrade_targets(recipe)
+    pythons = tuple(dict.fromkeys(python for python, _arch in targets))
+    ask = partial(ask_all, settings=settings, timeout=PATIENCE)
+    released = [(source.package, DEFAULT_INDEX) for source in recipe.sources if source.component.releases]
+    stock = ask_stock([*questions_of(recipe), *released], catalog.indexes, settings, targets, ask)
+    stock = replace(stock, bounds=bounds_of(lock_request(recipe)))
+    pins = newest_pins(upgrader(recipe, catalog, pythons, stock.has), stock.newest_for)
+    return outdated_packages(recipe, lock, pins, stock), tuple(dict.fromkeys(stock.trouble.values()))
+
+
+def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
+    """Return each (Python, arch) that an upgrade has to fit: the profile's, or a target that is none of them."""
+    own, mine = recipe.profile.target, (recipe.target.python, recipe.target.arch)
+    every = dict.fromkeys((python, arch) for python in (own.python, *own.pythons) for arch in own.arch)
+    return tuple(every) if mine in every else (mine,)
+
+
+def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], stock: Stock) -> tuple[Outdated, ...]:
+    """Return a line for each wheel and source of the profile; `pins` are those that can move together, and where to."""
+    locked = {package.name: public(package.version) for package in lock.packages}
+    found = []
+    for chosen in recipe.wheels:
+        name = chosen.package
+        own = "" if chosen.version else stock.newest_for(name)
+        fits = public(pins.get(name, "")) or max(filter(None, (own, locked.get(name, ""))), key=Version, default="")
+        newest = stock.newest.get(name, "")
+        if newest and Version(newest) < Version(fits or newest):
+            newest = ""  # the index that has it was not asked
+        found.append(Outdated(name, locked.get(name, ""), fits, newest))
+    of_sources = (Outdated(c.package, c.version or "", "", stock.newest.get(c.package, "")) for c in recipe.sources)
+    return (*found, *of_sources)
+
+
+def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
+    """Return the lines of a table, with its head."""
+    rows = [HEAD, *((p.name, p.locked, p.fits, p.newest) for p in packages)]
+    widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
+    cells = ([f"{cell or NOTHING:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return tuple("  ".join(row).rstrip() for row in cells)
+
+
+def public(version: str) -> str:
+    """Return a version without its local part; "" stays ""."""
+    return Version(version).public if version else ""

@@ -1,1 +1,0 @@
-"""What is newer than a lock, and which of it fits together (`outdated`)."""

@@ -1,1 +1,0 @@
-"""Looks up newer releases."""
