@@ -21,7 +21,7 @@ help: ## print targets and variables
 	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train RECORD=file"
 	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend PRINT=1 FORMAT=compose|pod|job|raycluster|rayjob|spdx|provenance|markdown NODES=4"
 	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder CACHE=reference WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
-	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder DOCUMENTED=1"
+	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder"
 	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 ATTACH=1 SIGN=key KEEP_GOING=1 UNVERIFIED=1 PARTIAL=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
 	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3 MAX_JOBS=compilers-at-once"
 	@echo "a command that fails has its own exit code (README, Exit codes): make prints it as Error N, and itself ends with 2"

@@ -27,7 +27,6 @@ VALUES = (
 LISTS = {"PIN": "--pin", "LEVEL": "--level"}
 SWITCHES = {
     "FORCE": "--force",
-    "DOCUMENTED": "--as-documented",
     "PRINT": "--print",
     "REUSE": "--reuse",
     "SETTINGS": "--settings",
@@ -39,6 +38,8 @@ SWITCHES = {
     "UNVERIFIED": "--unverified",
     "PARTIAL": "--partial",
 }
+# Variables that were, and what is there instead.
+GONE = {"DOCUMENTED": "PIN=NAME==VERSION takes the version that the reason of a component names"}
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
@@ -97,7 +98,7 @@ def command(target: str, given: dict[str, str]) -> list[str]:
     if unknown:
         near = [one for name in unknown for one in difflib.get_close_matches(name.upper(), KNOWN, 1, 0.7)]
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {' '.join(KNOWN)} SRC_<component>"
-        raise ValueError(f"unknown variable {' '.join(unknown)}; {hint}")
+        raise ValueError(f"unknown variable {' '.join(unknown)}; {GONE.get(unknown[0], hint)}")
     more, cmd = given.get("ARGS", "").split(), given.get("CMD", "")
     if target == "patches":  # its action is before its options
         return [target, *(more or ["list"]), *given.get("PROFILE", "").split(), *options(given)]

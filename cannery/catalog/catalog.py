@@ -117,8 +117,6 @@ class Pin(Closed):
     commit: CommitText | None = None
     release: VersionText | None = None
     reason: Text = ""
-    # The version that the profile's guide names, where it is another one (`--as-documented`).
-    documented: VersionText | None = None
 
 
 class Later(Closed):

@@ -101,14 +101,6 @@ class PatchSets(Closed):
     # Digests of images call it by its first name.
     truncated: dict[Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_fuzz(cls, value: object) -> object:
-        if isinstance(value, dict) and "fuzz" in value:
-            hint = "name patches whose files are cut off in `truncated`, and make others again: build.py patches port"
-            raise FaultError("`fuzz` is gone: a patch has to fit", hint, ("fuzz",))
-        return value
-
 
 class Edit(Closed):
     """An edit of a tree that a plugin's setup.py would make (`cannery.patches.edits`); one of these, and why.

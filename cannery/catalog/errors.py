@@ -23,6 +23,11 @@ FALLBACK = "docs/reference/fields.md explains the fields; the other entries show
 KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
 # Kinds of components that are no more, and what to take instead.
 GONE_KINDS = {"archive": "take a component of kind system, native or source, or make a wheel of it and name WHEELHOUSE"}
+# Keys that are no more, and what to write instead.
+GONE_KEYS = {
+    "fuzz": "name patches whose files are cut off in `truncated`, and make others again: build.py patches port",
+    "documented": "leave it out; PIN=NAME==VERSION takes the version that a guide names",
+}
 # Pydantic's words for what YAML calls a list and a mapping.
 YAML_WORDS = {
     "tuple_type": "a list is expected here",
@@ -96,7 +101,8 @@ def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
         elif kind == "extra_forbidden":
             near = nearest(str(path[-1]), sorted(_keys(annotation)))
             what = f"kind {detail['loc'][0]} has no such key" if is_of_kind and len(path) == 1 else "unknown key"
-            yield FaultError(what, f"did you mean {' or '.join(near)}?" if near else FALLBACK, path)
+            hint = GONE_KEYS.get(str(path[-1])) or (f"did you mean {' or '.join(near)}?" if near else FALLBACK)
+            yield FaultError(what, hint, path)
         elif kind == "missing":
             yield FaultError("missing", "this key has to be given", path)
         elif kind in {"union_tag_invalid", "union_tag_not_found"}:

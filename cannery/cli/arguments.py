@@ -76,7 +76,7 @@ COMMANDS = {
         "list",
         "show one profile: components, pins, reasons; or --settings",
         "show quickstart",
-        (options.as_json, options.profile("?"), options.target, options.documented, options.settings),
+        (options.as_json, options.profile("?"), options.target, options.settings),
     ),
     "check": Command(
         "check",
@@ -306,6 +306,7 @@ SYNONYMS = {
 # Commands and options that were, and what is there instead.
 GONE = {"engine": "in a checkout, `make engine-start` starts a Docker engine; or install Docker Engine"}
 GONE_OPTIONS = {
+    "--as-documented": "--pin NAME==VERSION, with the version that the reason of a component names",
     "--dev": "-v DIR:/opt/src/NAME mounts your tree of a source over the image's",
     "--upgrade": "write the versions that `outdated` prints into the profile, then run `lock`",
 }

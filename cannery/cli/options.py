@@ -102,11 +102,6 @@ def place(sub: ArgumentParser) -> None:
 
 
 wheelhouse = _one("--wheelhouse", metavar="DIR", help="a folder of your wheels, searched before any index")
-documented = _one(
-    "--as-documented",
-    action="store_true",
-    help="the versions of the profile's guide, to check them",
-)
 
 
 def versions(sub: ArgumentParser) -> None:
@@ -115,7 +110,6 @@ def versions(sub: ArgumentParser) -> None:
     add("--pin", metavar="NAME==VERSION", action="append", default=[], help="another version, this time (repeatable)")
     words = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
     add("--sources", metavar="WHICH", help=words)
-    documented(sub)
     more = "; replace another image under a pushed tag" if sub.prog.endswith(" push") else ""
     words = f"continue in spite of findings; stamped into manifest, tag and labels{more}"
     add("--force", action="store_true", help=words)

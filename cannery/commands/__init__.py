@@ -34,7 +34,6 @@ def options_of(arguments: argparse.Namespace) -> Options:
         pins=tuple(word for text in getattr(arguments, "pin", ()) for word in text.split()),
         force=getattr(arguments, "force", False),
         sources=getattr(arguments, "sources", None),
-        as_documented=getattr(arguments, "as_documented", False),
     )
     for name, parse in PARSERS.items():
         if text := getattr(options, name):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (
-    *("image", "level", "require_npu", "verify_again", "pin", "sources", "as_documented", "force"),
+    *("image", "level", "require_npu", "verify_again", "pin", "sources", "force"),
     *("src", "patches", "git_mirror", "wheelhouse", "record", "json"),
 )
 TARGET = ("cann", "chip", "os", "python", "base")

@@ -31,7 +31,7 @@ class Options:
     """What a user may set of a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
     `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
-    those that are named. `as_documented` takes the versions that the profile's guide names. `local` are the sources
+    those that are named. `local` are the sources
     whose tree is the user's own, by component or distribution: no release takes their place.
     """
 
@@ -44,7 +44,6 @@ class Options:
     pins: tuple[str, ...] = ()
     force: bool = False
     sources: str | None = None
-    as_documented: bool = False
     local: tuple[str, ...] = ()
 
 
@@ -154,9 +153,8 @@ class Recipe:
     force: bool
     # Bounds that follow from the compatibility table: torch's by torch_npu's row, and those of what follows torch.
     held: tuple[str, ...] = ()
-    # Sources whose release is taken in the place of a commit (`Options.sources`), and `Options.as_documented`.
+    # Sources whose release is taken in the place of a commit (`Options.sources`).
     released: tuple[str, ...] = ()
-    as_documented: bool = False
     # What a stand-in has in place of the profile's own versions, which `chosen` does not have then.
     substitutes: tuple[Substitute, ...] = ()
 
@@ -221,14 +219,13 @@ class Recipe:
     @property
     def is_trial(self) -> bool:
         """Whether versions are other ones than the profile's, by the user's word."""
-        return bool(self.pins or self.released or self.as_documented)
+        return bool(self.pins or self.released)
 
     @property
     def changes(self) -> str:
         """What the user asked for beside the profile's own set, in words; "" when nothing."""
         words = [*self.pins]
         words += [f"releases of {', '.join(self.released)}"] if self.released else []
-        words += ["the guide's own versions"] if self.as_documented else []
         return ", ".join(words)
 
 

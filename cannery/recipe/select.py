@@ -51,13 +51,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
     released = _released(catalog, profile, options.sources, options.local)
-    if options.as_documented and not any(pin.documented for pin in profile.components):
-        what = "DOCUMENTED: the guide's versions are already the profile's, or are no longer published"
-        raise UsageError(what, where=f"profile {name}", hint="leave it out")
-    chosen = tuple(
-        _choose(pin, catalog.components[pin.name], target.arch, released, as_documented=options.as_documented)
-        for pin in profile.components
-    )
+    chosen = tuple(_choose(pin, catalog.components[pin.name], target.arch, released) for pin in profile.components)
     chosen, extra = _pinned(chosen, options.pins, locked)
     base = _base(catalog, profile, target, options.base)
     _check_os(catalog, base, target.os)
@@ -79,7 +73,6 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
         force=options.force,
         held=held_bounds(chosen, catalog.compatibility),
         released=released,
-        as_documented=options.as_documented,
         substitutes=substitutes,
     )
 
@@ -133,14 +126,12 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
     return tuple(sorted(wanted or have))
 
 
-def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...], *, as_documented: bool) -> Chosen:
+def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...]) -> Chosen:
     revision = component.revisions.get(pin.commit) if pin.commit and isinstance(component, FromSource) else None
     if revision is not None and pin.name in released:
         reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
         return Chosen(pin.name, component, revision.release, reason, arch, None, revision.release)
     version = revision.version if revision else pin.release or pin.version
-    if as_documented and pin.documented is not None:
-        return Chosen(pin.name, component, pin.documented, "the guide's own version", arch)
     # A release that no component knows is among `Recipe.unknown`.
     release = pin.release if isinstance(component, FromSource) and pin.release in component.releases else None
     return Chosen(pin.name, component, version, pin.reason, arch, pin.commit, release)

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cannery import cli, doctor
 from cannery.catalog.addresses import Index
+from cannery.catalog.catalog import Pin
 from cannery.catalog.component import Component, parse_component
 from cannery.catalog.errors import faults
 from cannery.cli.arguments import COMMANDS, make_parser
@@ -245,6 +246,17 @@ def mirrors_are_settings(_run: Run, _folder: Path) -> None:
     assert [*of_file(tomllib.loads(text), "f", str)] == ["mirrors.index.pytorch-cpu"]
 
 
+def a_guides_version_is_a_pin(run: Run, _folder: Path) -> None:
+    code, text = run("check", "verl-sglang", "--as-documented")
+    assert code == ExitCode.USAGE
+    assert "--pin NAME==VERSION" in text
+    with pytest.raises(ValueError, match="PIN=NAME==VERSION"):
+        make_command.command("check", {"PROFILE": "verl-sglang", "DOCUMENTED": "1"})
+    with pytest.raises(ValidationError) as caught:
+        Pin.model_validate({"name": "torch", "version": "2.9.0", "documented": "2.8.0"})
+    assert "PIN=NAME==VERSION" in next(faults(caught.value, Pin)).hint
+
+
 def an_index_is_no_wheel(_run: Run, _folder: Path) -> None:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(Index).validate_python({"urls": ["https://m.example/torch-2.0-py3-none-any.whl#sha256=0"]})
@@ -296,6 +308,7 @@ OLD: dict[str, Callable[[Run, Path], None]] = {
     "components of kind `archive`": an_archive_is_another_kind,
     "a pull whose layers": a_pull_without_layers_is_of_the_network,
     "`PROFILE=` and other": setup_takes_variables,
+    "`--as-documented`": a_guides_version_is_a_pin,
     "an index whose URL": an_index_is_no_wheel,
     "docs/profiles.md": the_page_has_moved,
     "`run` refuses names": run_leaves_names_to_docker,

@@ -112,20 +112,6 @@ def test_show_takes_a_target(build: Build, arch: str, torch: str) -> None:
     assert "\ndriver: 25.0.rc1 or newer, which mindspeed-rl 2.0.0 asks for\n" in build("show", "mindspeed-rl").out
 
 
-def test_show_takes_the_guides_own_versions(build: Build) -> None:
-    ours = build("show", "verl-sglang").out
-    assert "== 2.6.0.post3" in ours
-    guides = build("show", "verl-sglang", "--as-documented")
-    assert (guides.code, "with the guide's own versions" in guides.out) == (0, True)
-    lines = {
-        line.split()[0]: line.split()[1:3] for line in guides.out.splitlines() if line.startswith("  ") and "==" in line
-    }
-    assert lines["torch-npu"] == ["==", "2.6.0"]
-    assert lines["triton-ascend"] == ["==", "3.2.0.dev20250925"]
-    refused = build("show", "quickstart", "--as-documented")
-    assert (refused.code, "the guide's versions are already the profile's" in refused.err) == (2, True)
-
-
 def test_check_of_a_set_without_errors(build: Build) -> None:
     done = build("check", "quickstart")
     assert done.code == 0, done

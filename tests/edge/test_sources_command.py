@@ -293,10 +293,3 @@ def test_a_release_that_is_pinned_already_is_reported(small: Small, index: StubI
     assert small("lock", "served").code == 0
     done = small("plan", "served", "--base", "standin", "--sources", "release:engine")
     assert (done.code, "engine is no source at a commit" in done.err) == (2, True)
-
-
-def test_a_guide_that_names_nothing_else_is_reported(small: Small) -> None:
-    use(small, f"commit: {COMMIT}")
-    assert small("lock", "served").code == 0
-    done = small("check", "served", "--as-documented")
-    assert (done.code, "the guide's versions are already" in done.err) == (2, True)

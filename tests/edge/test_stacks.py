@@ -520,20 +520,6 @@ def test_trees_are_on_pythonpath_and_lead_to_each_other_as_the_guides_say() -> N
     }
 
 
-def test_what_the_guides_name_and_the_profiles_do_not_take_is_kept_beside_it() -> None:
-    documented = {
-        (name, pin.name): pin.documented
-        for name in STACKS
-        for pin in catalog().profiles[name].components
-        if pin.documented
-    }
-    assert documented == {
-        ("verl-qwen3.5", "torch-npu"): "2.8.0.post1",
-        ("verl-sglang", "torch-npu"): "2.6.0",
-        ("verl-sglang", "triton-ascend"): "3.2.0.dev20250925",
-    }
-
-
 def test_every_component_with_a_module_is_imported() -> None:
     silent = {name for name, one in catalog().components.items() if not one.imports}
     # mbridge 0.15.1 imports Transformer Engine, which is there after MindSpeed's adaptor alone.

@@ -73,8 +73,8 @@ def test_the_engine_s_targets_are_of_its_tool(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), ("yes", True), ("0", False), ("no", False), ("", False)])
 def test_a_switch_is_off_by_its_word(value: str, is_on: bool) -> None:
-    words = make_command.command("image", {"PROFILE": "q", "FORCE": value, "DOCUMENTED": value})
-    assert words == ["image", "q", *(["--force", "--as-documented"] if is_on else [])]
+    words = make_command.command("image", {"PROFILE": "q", "FORCE": value, "LOCKED": value})
+    assert words == ["image", "q", *(["--force", "--locked"] if is_on else [])]
 
 
 @pytest.mark.parametrize("target", make_command.NEED_PROFILE)

@@ -1,4 +1,4 @@
-"""SOURCES and --as-documented: which versions they choose, what is then asked, and what is no longer standard."""
+"""SOURCES: which versions they choose, what is then asked, and what is no longer standard."""
 
 from __future__ import annotations
 
@@ -130,19 +130,6 @@ def test_a_source_from_git_is_no_package_of_the_lock() -> None:
     with_engine = sorted((*own.packages, package("engine", "0.11.0")), key=lambda one: one.name)
     problems = lock_problems(replace(own, packages=tuple(with_engine)), request, DATA.indexes)
     assert any("engine" in text and "nothing, since it comes from git" in text for text in problems)
-
-
-def test_as_documented_takes_the_version_of_the_guide() -> None:
-    value = {"name": "torch-npu", "version": "2.9.0", "documented": "2.9.0.post1", "reason": "ours"}
-    parts = [{"name": "torch", "version": "2.9.0"}, value]
-    found = source_recipe(Options(as_documented=True), components=parts)
-    (mine,) = (one for one in found.wheels if one.name == "torch-npu")
-    assert (mine.version, mine.reason) == ("2.9.0.post1", "the guide's own version")
-    assert (found.is_standard, found.changes) == (False, "the guide's own versions")
-    plain = source_recipe(Options(), components=parts)
-    assert [one.version for one in plain.wheels] == ["2.9.0", "2.9.0"]
-    assert plain.is_standard
-    assert plain.changes == ""
 
 
 def test_a_release_that_is_named_by_a_revision_must_be_known() -> None:
