@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from cannery.context import Context
-    from cannery.engine.image import EngineImage
+    from cannery.engine.oci import EngineImage
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.ship.bundle import SideFile

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.build.io.disk import check_cache_space, check_engine_space, check_store_space
-from cannery.build.io.stamp import outputs_now, write_stamp
-from cannery.build.stamp import Places, Stamp
+from cannery.build.io.stamp import Places, Stamp, outputs_now, write_stamp
 from cannery.commands import hashes_of, options_of, row_lines
 from cannery.commands.check import lacking_words, show_findings
 from cannery.commands.matrix import Outcome, cells_of, make_all

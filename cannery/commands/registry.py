@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.engine.image import EngineImage
-    from cannery.engine.oci import Published
+    from cannery.engine.oci import EngineImage, Published
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.ship.io.cosign import Signer

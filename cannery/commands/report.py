@@ -22,7 +22,7 @@ from cannery.report.difference import Contents, difference, json_value, markdown
 from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.sides import checkout_at, is_revision, read_contents, read_licences
 from cannery.report.page import Known, make_page, page_markdown
-from cannery.ship.referrers import FORMATS, Document, Kind
+from cannery.ship.published import FORMATS, Document, Kind
 from cannery.util.io.files import BY_OUTPUT, check_folder_of, unwritable, write_atomic
 
 if TYPE_CHECKING:

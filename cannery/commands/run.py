@@ -17,23 +17,23 @@ from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.host.facts import full_model, parse_cards, wanted_paths
 from cannery.host.io.look import pci_devices, read_host
 from cannery.pipeline import planned
-from cannery.run.box import container_box
 from cannery.run.container import (
     GIVEN,
     HOST_NETWORK,
     VISIBLE,
     Container,
     RunRequest,
+    container_box,
     docker_arguments,
     docker_text,
     host_folder,
     make_container,
+    parse_run_as,
 )
 from cannery.run.io.folders import ready_caches, start_warnings
 from cannery.run.mounts import user_caches
 from cannery.run.print import printed, printed_notes
 from cannery.run.ray import ray_of
-from cannery.run.user import parse_run_as
 from cannery.sandbox.io.able import why_not
 from cannery.ship.published import parse_registry, published_reference
 from cannery.util.io.process import signals_held

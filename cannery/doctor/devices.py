@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.doctor.check import Check, State, closed, ok, seen_chips
 from cannery.host.facts import DEV, MODULES, PASSWD, User
-from cannery.run.user import REPORT
+from cannery.run.container import REPORT
 from cannery.vocab import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from cannery.vocab import Arch
 
+
 # An index has one manifest for each platform. Docker's own media types and OCI's.
 ACCEPT = ", ".join(
     (
@@ -210,3 +211,34 @@ def _digest(value: object, what: str) -> str:
     if not isinstance(value, str) or not DIGEST.fullmatch(value):
         raise MalformedError(f"{what} has no SHA-256 digest")
     return value
+
+
+@dataclass(frozen=True)
+class EngineImage:
+    """An image as the engine knows it; `layers` are diff ids, lowest first; `digests` its `RepoDigests`."""
+
+    id: str
+    arch: str
+    size: int
+    layers: tuple[str, ...]
+    labels: Mapping[str, str]
+    digests: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+
+    @property
+    def platform(self) -> str:
+        """As OCI writes it."""
+        return f"linux/{self.arch}"
+
+
+def engine_image(found: Mapping[str, Any]) -> EngineImage:
+    """Return an image from what `docker inspect` shows of it."""
+    return EngineImage(
+        id=str(found["Id"]),
+        arch=str(found.get("Architecture")),
+        size=int(found.get("Size") or 0),
+        layers=tuple((found.get("RootFS") or {}).get("Layers") or ()),
+        labels=dict((found.get("Config") or {}).get("Labels") or {}),
+        digests=tuple(found.get("RepoDigests") or ()),
+        tags=tuple(found.get("RepoTags") or ()),
+    )

@@ -10,19 +10,73 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cannery.assemble.image import env_of
 from cannery.errors import UnableError, UsageError
-from cannery.host.facts import card_text
+from cannery.host.facts import card_text, uid_of
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
-from cannery.run.user import RunAs, home_env, run_as_notes
+from cannery.sandbox.box import Bind, Box
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import PurePath
 
     from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.facts import HostNpus
-    from cannery.run.mounts import Mount
+
+# Every distribution has them in /etc/passwd: root and nobody.
+NAMED = frozenset({0, 65534})
+REPORT = "vllm-project/vllm-ascend issue 9490"
+# The home of a user who cannot write the image's: every image has it, and every user can write it.
+ANY_HOME = "/tmp"  # noqa: S108 - in a container of one user
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """A user and a group by number; `name` is what docker's --user takes."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
+    """Read `UID[:GID]` for an image of `user` (None: root's). Without a group it is the one that docker takes.
+
+    Raises `UsageError` for names: which number one has, only the image knows, and a cluster needs the number.
+    """
+    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
+    uid, gid = (uid_of(match[1]), uid_of(match[2] or "0")) if match else (None, None)
+    if match is None or uid is None or gid is None:
+        raise UsageError(f"--user: {text!r} is no user by number", hint='UID or UID:GID, as "$(id -u):$(id -g)"')
+    if match[2] is None and user is not None and uid == user.uid:
+        gid = user.gid
+    return RunAs(text, uid, gid)
+
+
+def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
+    """Return HOME for one who cannot write at the home of an image of `user`, else nothing.
+
+    The home that an image's user has is that user's and group 0's; in root's image another one has none, or / for it.
+    """
+    if run_as is None or run_as.uid == 0 or (user is not None and (run_as.uid == user.uid or run_as.gid == 0)):
+        return {}
+    return {"HOME": ANY_HOME}
+
+
+def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
+    """Give a note on each thing that such a user is missing in an image of `user`, with so many cards."""
+    if run_as is None or run_as.uid == 0:
+        return
+    if user is None:
+        what = f"uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
+        yield f"the image is root's: {what}; HOME is {ANY_HOME}, unless -e sets another"
+    elif home_env(run_as, user):
+        yield f"{run_as.name} cannot write {user.home}: HOME is {ANY_HOME}, unless -e sets another"
+    if cards > 1 and run_as.uid not in NAMED | ({user.uid} if user else set()):
+        yield f"uid {run_as.uid} has no name in the image: HCCL between several cards fails for such a user ({REPORT})"
+
 
 LONGEST_SHOWN = 80  # letters of a value, in a message
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -261,3 +315,36 @@ def _csv_field(text: str) -> str:
     """Return a field of the row of CSV that docker takes the value of --mount for."""
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if quoted != text or "," in text else text
+
+
+_UNITS = {"k": 10, "m": 20, "g": 30}
+
+
+def container_box(container: Container, lowers: Sequence[PurePath], config: Mapping[str, Any]) -> Box:
+    """Return the box of a container on unpacked layers, lowest first; `config` is the image's, as Docker has it."""
+    request = container.request
+    given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
+    user = request.run_as or request.user
+    volumes = (_bind(text) for text in request.volumes if host_folder(text))
+    return Box(
+        lowers=tuple(lowers),
+        command=request.command,
+        binds=(*(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts), *volumes),
+        env={**env_of(config), **given},
+        user=(user.uid, user.gid) if user else (0, 0),
+        workdir=request.workdir or str(config.get("WorkingDir") or "/"),
+        devices=container.devices,
+        shm_size=_bytes(request.shm_size),
+    )
+
+
+def _bind(volume: str) -> Bind:
+    """Return a folder of the host that docker's -v names."""
+    source, target, *options = volume.split(":")
+    return Bind(PurePosixPath(source), target, "ro" in ",".join(options).split(","))
+
+
+def _bytes(size: str) -> int:
+    """Return a size as Docker writes it (`16g`) in bytes."""
+    unit = _UNITS.get(size[-1].lower())
+    return int(size) if unit is None else int(size[:-1]) << unit

@@ -22,8 +22,7 @@ import pytest
 from cannery.commands.place import store_place
 from cannery.context import read_context
 from cannery.engine.io.find import DEFAULT_SOCKET
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, Repository
+from cannery.engine.io.registry import Access, Repository, read_login
 from cannery.engine.oci import AbsentError
 from cannery.errors import ExitCode
 from cannery.host.io.place import StorePlace

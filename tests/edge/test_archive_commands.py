@@ -22,7 +22,7 @@ from cannery.commands import archive as load
 from cannery.commands import archive as save
 from cannery.commands.archive import bundle
 from cannery.context import Context
-from cannery.engine.image import EngineImage
+from cannery.engine.oci import EngineImage
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.ship.bundle import Held, SideFile

@@ -17,8 +17,7 @@ from stub_registry import REPOSITORY, TAG, StubRegistry, sha
 from cannery.base.io import find as base_images
 from cannery.base.io.find import Search, find_base
 from cannery.base.real import BaseImage
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access, Limits
+from cannery.engine.io.registry import Access, Limits, Login
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UsageError
 from cannery.plan.make import BaseNeed
 from cannery.util.io.pip_settings import PipSettings

@@ -23,8 +23,7 @@ from cannery.engine.io.inspect import (
     plain_registries,
     platform_parameter,
 )
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access
+from cannery.engine.io.registry import Access, Login
 from cannery.engine.stream import ENGINE_PROXY, StreamState, Trouble, apply_line
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.engine.io.login import read_login
+from cannery.engine.io.registry import read_login
 
 if TYPE_CHECKING:
     from pathlib import Path

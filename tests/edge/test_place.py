@@ -22,8 +22,7 @@ from cannery.commands.image import _push
 from cannery.commands.place import image_place, place_with
 from cannery.context import Context
 from cannery.engine.io.find import NoEngineError
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access
+from cannery.engine.io.registry import Access, Login
 from cannery.errors import ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.base import stored_base

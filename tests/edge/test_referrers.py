@@ -19,15 +19,13 @@ from cannery.commands import place as place_module
 from cannery.commands import registry as registry_command
 from cannery.context import read_context
 from cannery.engine.io.find import NoEngineError
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access, Repository
+from cannery.engine.io.registry import Access, Login, Repository
 from cannery.errors import ExitCode, NetworkError
 from cannery.pipeline import planned
 from cannery.plan.manifest import labels
 from cannery.recipe.recipe import Options
 from cannery.ship.io.referrers import attach, read_attached
-from cannery.ship.published import INDEX_TYPE
-from cannery.ship.referrers import EMPTY, Document, Kind
+from cannery.ship.published import EMPTY, INDEX_TYPE, Document, Kind
 from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, push
 from cannery.util.io.pip_settings import PipSettings

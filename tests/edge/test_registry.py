@@ -13,8 +13,7 @@ import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, make_certificate, sha, tokens_asked
 
 from cannery.engine.io import registry
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import MAX_BODY, Access, Answer, Limits, Repository, ask
+from cannery.engine.io.registry import MAX_BODY, Access, Answer, Limits, Login, Repository, ask
 from cannery.engine.oci import OtherArchError, RefusedError
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch

@@ -12,8 +12,7 @@ import pytest
 from stub_registry import INDEX, LIST, MANIFEST, REPOSITORY, TAG, StubRegistry, sha, tokens_asked
 
 from cannery.engine.io.client import OCI_REFUSED
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access, Repository, insecure_registries
+from cannery.engine.io.registry import Access, Login, Repository, insecure_registries
 from cannery.engine.oci import AbsentError, DeniedError, PassingError, RefusedError, read_published
 from cannery.errors import ExitCode, NetworkError
 from cannery.ship.io import registry as registry_images

@@ -16,8 +16,7 @@ from cannery import cli
 from cannery.base.io.find import Search, find_base
 from cannery.commands.image import _builder
 from cannery.context import read_context
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access
+from cannery.engine.io.registry import Access, Login
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.lock.io.indexes import bound_places
 from cannery.plan.make import base_need, on_base

@@ -16,9 +16,8 @@ from factories import plan
 from fake_daemon import Answer, FakeDaemon, message
 
 from cannery import cli
-from cannery.build import stamp as pure
 from cannery.build.io import stamp as io
-from cannery.build.stamp import Places, Stamp, parse_stamp, stamp_name
+from cannery.build.io.stamp import Places, Stamp, parse_stamp, stamp_name
 from cannery.cli import is_asked
 from cannery.commands import image as command
 from cannery.context import Context
@@ -52,7 +51,7 @@ class Run:
         self.write("cache/locks/q.txt", "a==1\n")
         self.write("dev/davinci0", "")
         monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        monkeypatch.setattr(pure, "NOT_OF_IMAGES", {*pure.NOT_OF_IMAGES, "PYTEST_CURRENT_TEST"})
+        monkeypatch.setattr(io, "NOT_OF_IMAGES", {*io.NOT_OF_IMAGES, "PYTEST_CURRENT_TEST"})
         monkeypatch.setattr(io, "PACKAGE", folder / "code")
         monkeypatch.setattr(io, "DEFAULT_SOCKET", str(folder / "docker.sock"))
         monkeypatch.setattr(sys, "path", [*sys.path, str(folder / "packages/site-packages")])

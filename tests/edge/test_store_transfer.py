@@ -17,8 +17,7 @@ import pytest
 from storing_registry import StoringRegistry
 from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
-from cannery.engine.io.login import Login
-from cannery.engine.io.registry import Access
+from cannery.engine.io.registry import Access, Login
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.engine.stream import StreamState
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError

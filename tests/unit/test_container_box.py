@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from cannery.catalog.catalog import ImageUser
-from cannery.run.box import container_box
-from cannery.run.container import Container, RunRequest
+from cannery.run.container import Container, RunAs, RunRequest, container_box
 from cannery.run.mounts import Mount
-from cannery.run.user import RunAs
 from cannery.sandbox.box import Bind
 
 REQUEST = RunRequest(image="stack:1", shm_size="16g", command=("python", "-c", "1"))

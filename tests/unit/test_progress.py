@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.build.failure import failure, registry_of
-from cannery.build.progress import BuildState, Part, Status, Step, apply, close, parse_name
-from cannery.build.rawjson import data, items, read_line
+from cannery.build.progress import BuildState, Part, Status, Step, apply, close, data, items, parse_name, read_line
 from cannery.build.stages import Brought, Stage, brought, duration, seconds_left, stages, words_for
 from cannery.errors import BuildFailedError, CanneryError, NetworkError, UnableError
 from cannery.plan import Layer, LayerKind
@@ -25,7 +24,7 @@ from cannery.util.addresses import redactor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cannery.build.rawjson import Item
+    from cannery.build.progress import Item
 
 DATA = Path(__file__).parent / "data"
 LOG = "out/log/build.log"

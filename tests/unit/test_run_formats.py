@@ -28,12 +28,11 @@ from cannery.catalog.catalog import ChipAccess, ImageUser
 from cannery.errors import UsageError
 from cannery.host.facts import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
-from cannery.run.container import Container, RunRequest, docker_arguments, make_container
+from cannery.run.container import Container, RunRequest, docker_arguments, make_container, parse_run_as
 from cannery.run.kubernetes import dns_name, job, pod, size
 from cannery.run.mounts import Mount
 from cannery.run.print import compose_file, printed, printed_notes
 from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
-from cannery.run.user import parse_run_as
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import Arch, RunFormat
 

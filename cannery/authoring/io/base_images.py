@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.authoring.base_line import TAG, Made, read_dockerfile
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, Repository
+from cannery.engine.io.registry import Access, Repository, read_login
 from cannery.engine.oci import RefusedError
 from cannery.errors import NetworkError, UsageError
 from cannery.util.addresses import parse_reference

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.base.real import BaseImage
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, Answer, ask
+from cannery.engine.io.registry import Access, Answer, ask, read_login
 from cannery.engine.oci import (
     AbsentError,
     DeniedError,

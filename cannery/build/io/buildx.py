@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from cannery.build.failure import failure
 from cannery.build.io.secrets import NO_SECRETS, Secrets
-from cannery.build.progress import BuildState, apply, close
-from cannery.build.rawjson import read_line
+from cannery.build.progress import BuildState, apply, close, read_line
 from cannery.render.render import BAKE_FILE
 from cannery.util.addresses import redactor
 from cannery.util.io.process import cancel, end, lines, start

@@ -13,11 +13,11 @@ import socket
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from cannery.build.stamp import as_text, of_environment, parse_stamp, stamp_name
 from cannery.engine.io.find import DEFAULT_SOCKET, docker_config
 from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file, write_atomic
 from cannery.util.io.pip_settings import pip_files
@@ -25,7 +25,58 @@ from cannery.util.io.pip_settings import pip_files
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.build.stamp import Places, Stamp
+
+# Variables that differ from shell to shell, or with the size of a window, and change no image.
+NOT_OF_IMAGES = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "CANNERY_PROGRAM"}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the outputs of a run are.
+
+    `socket` is the engine's, `references` are the image's tags there. `folders` are compared by names, sizes and times,
+    `files` by what is in them (folders too), `host` are paths of this host by what they are.
+    """
+
+    socket: str
+    references: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """One run that ended well: digests of what it read and of what it left, and the lines that a next run prints."""
+
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    places: Places
+    lines: tuple[str, ...]
+
+
+def stamp_name(words: Sequence[str], folder: str) -> str:
+    """Return the name of the file that has the stamp of a command line, called in a working folder."""
+    return hashlib.sha256(repr((tuple(words[1:]), folder)).encode(errors="surrogateescape")).hexdigest()[:24]
+
+
+def of_environment(env: Mapping[str, str]) -> str:
+    """Return the digest of the variables that may change an image."""
+    kept = sorted(item for item in env.items() if item[0] not in NOT_OF_IMAGES)
+    return hashlib.sha256(repr(kept).encode(errors="surrogateescape")).hexdigest()
+
+
+def parse_stamp(text: str) -> Stamp | None:
+    """Return the stamp in a file's text; None for any other text."""
+    try:
+        value = json.loads(text)
+        where = value["places"]
+        lists = {name: tuple(where[name]) for name in ("references", "folders", "files", "host")}
+        places = Places(where["socket"], **lists)
+        return Stamp(dict(value["inputs"]), dict(value["outputs"]), places, tuple(value["lines"]))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
 
 PACKAGE = Path(__file__).parents[2]
 # Seconds for an engine of this host to answer.
@@ -49,7 +100,7 @@ def stamped(words: Sequence[str], out: Path, inputs: Mapping[str, str]) -> tuple
 def write_stamp(words: Sequence[str], out: Path, stamp: Stamp) -> None:
     """Keep a stamp below the folder of rendered images; a disk that cannot take it has none."""
     with suppress(OSError):
-        write_atomic(_file(words, out), as_text(stamp))
+        write_atomic(_file(words, out), json.dumps(asdict(stamp), indent=1))
 
 
 def _file(words: Sequence[str], out: Path) -> Path:

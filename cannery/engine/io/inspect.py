@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from cannery.engine.image import engine_image
+from cannery.engine.oci import engine_image
 from cannery.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import docker
 
-    from cannery.engine.image import EngineImage
+    from cannery.engine.oci import EngineImage
 
 # The first API with which an engine that stores images by containerd takes a platform: to push, to save.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)

@@ -6,11 +6,13 @@ that docker trusts too. Credentials are docker's; those of pip's settings and ne
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
+import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -24,6 +26,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from urllib3.exceptions import HTTPError
 from urllib3.util import create_urllib3_context
 
+from cannery.engine.io.find import docker_config
 from cannery.engine.oci import (
     ACCEPT,
     AbsentError,
@@ -51,10 +54,58 @@ if TYPE_CHECKING:
 
     from requests.structures import CaseInsensitiveDict
 
-    from cannery.engine.io.login import Login
     from cannery.engine.oci import Manifest
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
+
+
+@dataclass(frozen=True)
+class Login:
+    """Docker's entry for a registry ({}: none), and why a file or helper that should have it cannot be read.
+
+    Never show the entry.
+    """
+
+    entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    fault: str = ""
+
+    @property
+    def password(self) -> tuple[str, str] | None:
+        """User and password; None where there are none (an identity token is no password)."""
+        # Entries of the file are in lower case, those of a helper are not.
+        values = {str(name).lower(): value for name, value in self.entry.items()}
+        user, password = values.get("username"), values.get("password")
+        return (user, password) if user and password else None
+
+    @property
+    def header(self) -> str:
+        """The value of `X-Registry-Auth`, with which an engine logs in."""
+        return base64.urlsafe_b64encode(json.dumps(dict(self.entry)).encode()).decode()
+
+
+def read_login(registry: str, env: Mapping[str, str]) -> Login:
+    """Return what docker's settings have for `registry`.
+
+    A file or helper that does not work is only a fault: an image that anyone may read needs neither.
+    """
+    file = docker_config(env) / "config.json"
+    if not file.is_file():
+        return Login()
+    from docker.auth import AuthConfig  # noqa: PLC0415 - 0.2 s that a host without a login does not pay for
+    from docker.errors import DockerException  # noqa: PLC0415
+
+    helper = None
+    try:
+        json.loads(file.read_text(encoding="utf-8"))  # the SDK reads a file that is no JSON as one without logins
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            config = AuthConfig.load_config(str(file), None, dict(env))
+            helper = config.get_credential_store(registry)
+            return Login(dict(config.resolve_authconfig(registry) or {}))
+    except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        # Its message may have what a helper printed, which may be secret.
+        return Login(fault=f"docker-credential-{helper} does not work" if helper else f"{file} cannot be read")
+
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 DAEMON = Path("/etc/docker/daemon.json")

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     import docker
 
-    from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.io.find import Engine
+    from cannery.engine.oci import EngineImage
     from cannery.store.io.store import Store
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
-from cannery.run.user import REPORT
+from cannery.run.container import REPORT
 from cannery.vocab import Arch, Severity
 
 if TYPE_CHECKING:

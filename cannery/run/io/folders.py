@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import ImageUser
     from cannery.engine.io.find import Engine
-    from cannery.run.container import Container
+    from cannery.run.container import Container, RunAs
     from cannery.run.mounts import Mount
-    from cannery.run.user import RunAs
 
 
 def ready_caches(

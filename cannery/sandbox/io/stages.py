@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cannery.assemble.io.sink import TarSink
     from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
-    from cannery.build.rawjson import Item
+    from cannery.build.progress import Item
     from cannery.sandbox.dockerfile import Mount, Stage, Step
     from cannery.store.io.store import Store
 

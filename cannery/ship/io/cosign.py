@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.errors import NetworkError, UnableError, UsageError
-from cannery.ship.referrers import PREDICATES
+from cannery.ship.published import PREDICATES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cannery.ship.referrers import Document
+    from cannery.ship.published import Document
 
 PROGRAM = "cosign"
 KEYLESS = "keyless"

@@ -20,8 +20,7 @@ from cannery.engine.oci import (
     RefusedError,
 )
 from cannery.ship.io.registry import refusals
-from cannery.ship.published import INDEX_TYPE
-from cannery.ship.referrers import EMPTY, Document, Kind, fallback_tag, index_of, read_index, referrer
+from cannery.ship.published import EMPTY, INDEX_TYPE, Document, Kind, fallback_tag, index_of, read_index, referrer
 from cannery.store.describe import OCI
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
 from cannery.engine.io.inspect import PUSH_PLATFORM, platform_parameter
-from cannery.engine.io.login import read_login
-from cannery.engine.io.registry import Access, Limits, Repository, insecure_registries
+from cannery.engine.io.registry import Access, Limits, Repository, insecure_registries, read_login
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
 from cannery.host.io.place import StorePlace
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
-    from cannery.engine.oci import Published
+    from cannery.engine.oci import EngineImage, Published
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.util.io.pip_settings import PipSettings

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
-from cannery.engine.image import engine_image
+from cannery.engine.oci import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.assemble.content import Made
-    from cannery.engine.image import EngineImage
+    from cannery.engine.oci import EngineImage
 
 # Seconds for which `prune` leaves what no image has: another run may be about to name it.
 SPARED = 3600.0

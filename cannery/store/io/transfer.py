@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from cannery.engine.image import EngineImage
     from cannery.engine.io.client import TransferView
     from cannery.engine.io.registry import Access
+    from cannery.engine.oci import EngineImage
     from cannery.store.io.store import Store
 
 PUSHING = "Pushing"

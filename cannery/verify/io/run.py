@@ -16,8 +16,7 @@ from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.run.box import container_box
-from cannery.run.container import RunRequest, docker_arguments, make_container
+from cannery.run.container import RunRequest, container_box, docker_arguments, make_container
 from cannery.sandbox.box import Box
 from cannery.util.io.files import sha256_bytes, write_atomic
 from cannery.util.io.process import Result, run
