@@ -13,7 +13,6 @@ from cannery.build.io.transfer_view import transfer
 from cannery.commands import options_of, print_json, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
-from cannery.engine.io.inspect import SAVE_PLATFORM, platform_parameter
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.pipeline import planned
@@ -79,8 +78,8 @@ def _packed(
         with show(sum(store.needed_layer(one).size for one in wanted)) as view:
             yield stored_layers(store, wanted, view), store.blob_path(image.id).read_bytes
         return
-    platform, small = platform_parameter(place.client, image.arch, SAVE_PLATFORM), dict[str, bytes]()
-    with show(image.size) as view, save(place.client, held.references, platform, view) as blocks:
+    small = dict[str, bytes]()
+    with show(image.size) as view, save(place.engine, place.env, held.references, image.arch, view) as blocks:
         yield saved_layers(blocks, wanted, small, path.parent), partial(saved_config, small)
 
 
@@ -212,7 +211,7 @@ def _load(context: Context, place: ImagePlace, path: Path, side: SideFile | None
                 references = load_archive(place.store, counted(blocks, view), str(path))
             else:
                 check_members(path)
-                references = load(place.client, blocks, view).loaded
+                references = load(place.engine, place.env, blocks, view)
         except EngineError as error:
             raise load_error(error, str(path), context.pip.redact) from error
     return _loaded(context, place, side.image if side else None, references, str(path))

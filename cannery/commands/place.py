@@ -109,7 +109,7 @@ def engine_errors() -> Iterator[None]:
     import docker.errors
     import requests
 
-    from cannery.engine.io.client import EngineError, gone
+    from cannery.engine.io.client import EngineError
 
     try:
         yield
@@ -118,4 +118,6 @@ def engine_errors() -> Iterator[None]:
     except docker.errors.APIError as error:
         raise UnableError(f"the engine: {error.explanation or error}") from error
     except (docker.errors.DockerException, requests.RequestException) as error:
-        raise gone(error) from error
+        what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
+        hint = "see that it runs (`docker info`), then run the same command again"
+        raise UnableError(what, hint=hint) from error

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cannery.build.io.transfer_view import transfer
 from cannery.commands import options_of, print_json, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
-from cannery.engine.io.inspect import engine_info, plain_registries
 from cannery.engine.io.registry import insecure_registries
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
     """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
-    plain = plain_registries(engine_info(place.client)) if isinstance(place, EnginePlace) else insecure_registries()
+    plain = place.engine.plain if isinstance(place, EnginePlace) else insecure_registries()
     access = replace(access_of(context.pip, context.env), plain=plain, actions="pull,push" if is_push else "")
     show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
     return Dock(place, plan, registry, access, context.say, show)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from cannery.commands import options_of
 from cannery.commands.place import store_place
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
-from cannery.engine.io.inspect import needed_image, require_runtime
+from cannery.engine.io.inspect import needed_image
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.host.facts import full_model, parse_cards, wanted_paths
 from cannery.host.io.look import pci_devices, read_host
@@ -106,10 +106,11 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
         _start_without_engine(arguments, context, plan, container, error)
     for warning in (*container.warnings, *start_warnings(container, engine)):
         context.say(f"warning: {warning}")
-    client = docker_client(engine)
-    if request.runtime:
-        require_runtime(client, request.runtime)
-    needed_image(client, plan.reference, arguments.profile)
+    if request.runtime and request.runtime not in engine.runtimes:  # case D08
+        what = f"the engine has no runtime {request.runtime!r}, only {', '.join(sorted(engine.runtimes)) or 'none'}"
+        hint = "install the Ascend Docker runtime, or leave --runtime out: the devices are then passed one by one"
+        raise UnableError(what, hint=hint)
+    needed_image(docker_client(engine), plan.reference, arguments.profile)
     container = replace(container, request=replace(request, platform=engine.foreign(plan.recipe.target.arch)))
     words = docker_arguments(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()

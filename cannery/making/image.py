@@ -161,7 +161,6 @@ def trial_on(work: Work, options: Options) -> Trial | None:
     where an engine takes an archive without the layers that it has.
     """
     from cannery.assemble.trial import trial_of
-    from cannery.engine.io.inspect import has_classic_store
 
     recipe = work.plan.recipe
     if not recipe.pins:
@@ -172,7 +171,7 @@ def trial_on(work: Work, options: Options) -> Trial | None:
         return None
     trial = trial_of(work.plan, locked)
     place = work.place
-    if trial is None or (isinstance(place, EnginePlace) and not has_classic_store(place.client)):
+    if trial is None or (isinstance(place, EnginePlace) and not place.engine.is_classic):
         return None
     return trial if place.find(trial.parent) else None
 

@@ -61,8 +61,6 @@ def why_baked(work: Work, options: BuildOptions) -> str:
 
     Raises `UnableError` where it has to and there is no engine, which brings it.
     """
-    from cannery.engine.io.inspect import has_classic_store
-
     plan, place = work.plan, work.place
     if not isinstance(place, EnginePlace):
         if options.no_cache or options.builder or options.way is Way.BAKE:
@@ -79,7 +77,7 @@ def why_baked(work: Work, options: BuildOptions) -> str:
         ),
     }
     why = next((words for words, is_so in reasons.items() if is_so), "")
-    if not why and not has_classic_store(place.client):
+    if not why and not place.engine.is_classic:
         return "the engine keeps images in containerd's store, which takes no image without all of its layers"
     return why
 

@@ -34,12 +34,6 @@ class Answer:
     cut: bool = False
 
 
-def events(*values: object, cut: bool = False) -> Answer:
-    """A stream of events; floats between them are silence."""
-    parts = [value if isinstance(value, float) else json.dumps(value).encode() + b"\r\n" for value in values]
-    return Answer(parts, cut=cut)
-
-
 def message(text: str, status: int) -> Answer:
     """An engine's plain error."""
     return Answer([json.dumps({"message": text}).encode()], status)

@@ -104,7 +104,7 @@ def test_a_disk_that_is_too_small_is_reported_before_a_byte_is_written(
 
     large = replace(OTHER, size=20 * 10**9)
     monkeypatch.setattr(save, "_held", lambda *_: (place(), large, HELD))
-    monkeypatch.setattr(save, "platform_parameter", asked)
+    monkeypatch.setattr(save, "save", asked)
     monkeypatch.setattr(disk, "_free", lambda _: 4_999_000_000)
     path = tmp_path / "q.tar"
     with pytest.raises(UnableError, match=r"disk for q.tar: 5,000 MB needed, 4,999 MB free"):

@@ -20,7 +20,7 @@ from tests.edge.engine_fakes import docker_client as fake_client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BUILDX = {"Name": "buildx", "Version": "v0.17.1"}
+BUILDX = "github.com/docker/buildx v0.17.1 257815a"
 # What docker 28 and 29 print where nothing listens, and docker 28 for a socket that the user may not open.
 NOBODY = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 NOBODY_29 = "failed to connect to the docker API at unix:///var/run/docker.sock; check if the path is correct"
@@ -36,7 +36,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def client(short: Path, *, context: str = "default", error: str = "", **info: object) -> Path:
+def client(
+    short: Path, *, context: str = "default", error: str = "", buildx: str | None = BUILDX, **info: object
+) -> Path:
     """A docker command that reports an engine with these facts, or the error of one that does not answer."""
     host = f"unix://{short}/{context}.sock"
     about = {"Endpoints": {"docker": {"Host": host}}, "TLSMaterial": {}, "Storage": {"TLSPath": "/t"}}
@@ -46,10 +48,11 @@ def client(short: Path, *, context: str = "default", error: str = "", **info: ob
         "Architecture": "aarch64",
         "DockerRootDir": str(short),
         "Driver": "overlay2",
-        "ClientInfo": {"Context": context, "Plugins": [{"Name": "compose", "Version": "v2"}, BUILDX]},
+        "ClientInfo": {"Context": context},
         **info,
     }
     answers = {f"context inspect {context}": json.dumps([about]), "info --format": json.dumps(found)}
+    answers |= {} if buildx is None else {"buildx version": buildx}
     return fake_client(short / "bin", answers)
 
 
@@ -91,6 +94,17 @@ def test_default_socket_is_used(short: Path) -> None:
     assert engine.command("ps", "-a") == (str(program), "ps", "-a")
     assert engine.buildx_command("bake") == (str(program), "buildx", "--builder", "default", "bake")
     assert engine.buildx_command("ls", builder="farm")[3] == "farm"
+
+
+def test_what_else_an_engine_reports(short: Path) -> None:
+    indexes = {"plain.example:5000": {"Secure": False}, "docker.io": {"Secure": True}}
+    status = [["driver-type", "io.containerd.snapshotter.v1"]]
+    client(short, Runtimes={"runc": {}, "ascend": {}}, RegistryConfig={"IndexConfigs": indexes}, DriverStatus=status)
+    engine = find(short)
+    assert (engine.runtimes, engine.plain, engine.is_classic) == ({"runc", "ascend"}, {"plain.example:5000"}, False)
+    client(short, Runtimes=None, RegistryConfig=None, DriverStatus=[["Backing Filesystem", "extfs"]])
+    engine = find(short)
+    assert (engine.runtimes, engine.plain, engine.is_classic) == (set(), set(), True)
 
 
 def test_docker_host_is_used_and_a_remote_disk_is_unknown(short: Path) -> None:
@@ -152,16 +166,15 @@ def test_engine_without_buildkit_is_refused(short: Path, info: dict[str, str], m
 
 
 @pytest.mark.parametrize(
-    ("plugins", "message"),
+    ("buildx", "message"),
     [
         (None, "no buildx plugin"),
-        ([{"Name": "compose", "Version": "v2"}], "no buildx plugin"),
-        ([{"Name": "buildx", "Version": "v0.11.2"}], r"buildx v0\.11\.2 is older"),
-        ([{"Name": "buildx"}], "of unknown version"),
+        ("github.com/docker/buildx v0.11.2 abc", r"buildx v0\.11\.2 is older"),
+        ("github.com/docker/buildx", "of unknown version"),
     ],
 )
-def test_client_side_that_is_missing_is_named(short: Path, plugins: list[dict[str, str]] | None, message: str) -> None:
-    client(short, ClientInfo={"Plugins": plugins})
+def test_client_side_that_is_missing_is_named(short: Path, buildx: str | None, message: str) -> None:
+    client(short, buildx=buildx)
     with pytest.raises(UnableError, match=message):
         find(short)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import docker.errors
 import pytest
 import yaml
 from checkouts import copy_checkout
@@ -25,8 +24,7 @@ from cannery.catalog.catalog import ImageUser
 from cannery.catalog.io.read import load_catalog
 from cannery.commands import run as module
 from cannery.engine.io.find import Engine, NoEngineError
-from cannery.engine.io.inspect import require_runtime
-from cannery.errors import ExitCode, UnableError
+from cannery.errors import ExitCode
 from cannery.host.facts import RANKTABLE, full_model, wanted_paths
 from cannery.host.io.look import read_host
 from cannery.run.container import RunRequest, make_container
@@ -59,7 +57,7 @@ class Host:
 
     def __init__(self, folder: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch, capture: Any) -> None:  # noqa: ANN401
         self.root, self.home, self.checkout, self.capture = folder / "host", folder / "home", checkout, capture
-        self.runtimes: dict[str, Any] = {"runc": {}}
+        self.runtimes = {"runc"}
         self.started: list[str] = []
         self.root.mkdir()
         self.home.mkdir()
@@ -73,14 +71,15 @@ class Host:
         engine = Engine("unix:///s", Path("/usr/bin/docker"), data_root=None, **versions)
         self.user_map, self.engine_host = "", "unix:///s"
         monkeypatch.setattr(
-            module, "find_engine", lambda *_, **__: replace(engine, user_map=self.user_map, host=self.engine_host)
+            module,
+            "find_engine",
+            lambda *_, **__: replace(
+                engine, user_map=self.user_map, host=self.engine_host, runtimes=frozenset(self.runtimes)
+            ),
         )
         monkeypatch.setattr(module, "docker_client", lambda _: self)
         monkeypatch.setattr(module, "needed_image", lambda *_: "sha256:1")
         monkeypatch.setattr(os, "execve", self._execve)
-
-    def info(self) -> dict[str, Any]:
-        return {"Runtimes": self.runtimes}
 
     def _execve(self, _program: str, line: list[str], _env: dict[str, str]) -> None:
         self.started = list(line)
@@ -206,28 +205,6 @@ def test_a_cache_that_the_images_user_cannot_write_is_a_warning(tmp_path: Path) 
     assert said[-1].endswith(f"setfacl -m u:4321:rwx {made} lets it, --no-caches leaves the image's own in place")
     made.chmod(0o777)
     assert tuple(ready_caches(mounts, pytest.fail, make=False, user=user)) == mounts
-
-
-class Client:
-    def __init__(self, answer: Any) -> None:  # noqa: ANN401 - docker's JSON
-        self.answer = answer
-
-    def info(self) -> dict[str, Any]:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return dict(self.answer)
-
-
-def test_a_runtime_that_the_engine_has_or_has_not() -> None:
-    """Case D08."""
-    require_runtime(Client({"Runtimes": {"ascend": {}, "runc": {}}}), "ascend")
-    with pytest.raises(UnableError, match="no runtime 'ascend', only runc") as caught:
-        require_runtime(Client({"Runtimes": {"runc": {}}}), "ascend")
-    assert "leave --runtime out" in caught.value.hint
-    with pytest.raises(UnableError, match="only none"):
-        require_runtime(Client({}), "ascend")
-    with pytest.raises(UnableError, match="does not answer"):
-        require_runtime(Client(docker.errors.DockerException("gone")), "ascend")
 
 
 # What is started
@@ -388,7 +365,8 @@ def test_the_runtime_is_asked_for_before_anything_starts(host: Host) -> None:
     done = host("run", "quickstart", "--runtime", "ascend")
     assert (done.code, host.started) == (ExitCode.UNABLE, [])
     assert "no runtime 'ascend', only runc" in done.err
-    host.runtimes["ascend"] = {}
+    assert "leave --runtime out" in done.err
+    host.runtimes.add("ascend")
     words = host.start("run", "quickstart", "--runtime", "ascend", "--npus", "1")
     assert "ASCEND_VISIBLE_DEVICES=1" in words
     assert "--device" not in words

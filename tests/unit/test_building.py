@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 
 def work(options: Options | None = None, host: str = "unix:///run/docker.sock", driver: str = "overlay2") -> Work:
-    status = [["driver-type", "io.containerd.snapshotter.v1"]] if driver == "containerd" else []
-
     client: Any = SimpleNamespace(
-        info=lambda: {"DriverStatus": status},
         images=SimpleNamespace(get=lambda name: SimpleNamespace(id=f"id of {name}", attrs={"Id": f"id of {name}"})),
     )
-    engine: Any = SimpleNamespace(host=host)
+    engine: Any = SimpleNamespace(host=host, is_classic=driver != "containerd")
     place = EnginePlace(engine, client, {})
     made: Any = SimpleNamespace(plan=plan(options), place=place, context=None)
     return made  # type: ignore[no-any-return]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from cannery.engine.stream import StreamState
-
 # Seconds between two lines without a terminal.
 HEARTBEAT = 30.0
 
@@ -30,12 +28,10 @@ class TransferView:
         self._layers, self._moved, self.done = "", 0, 0
         self._task = bar.add_task(what, total=total or None) if bar else None
 
-    def state(self, state: StreamState) -> None:
-        """Take the state of an engine's stream, or of a transfer of this host."""
-        done, layers = state.counts
-        now, total = state.moved
-        self._layers, self.done = f"{done} of {layers} layers" if layers else "", max(self.done, done)
-        self._moved, self._total = (now, total) if total else (self._moved, self._total)
+    def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
+        """Take how many layers are done, of how many, and their bytes (0: unknown)."""
+        self._layers, self.done = f"{done} of {count} layers", max(self.done, done)
+        self._moved, self._total = (moved, size) if size else (self._moved, self._total)
         self._draw()
 
     def moved(self, count: int) -> None:

@@ -1,31 +1,40 @@
-"""Push, pull, save and load by a Docker engine's API, through the docker SDK's client.
+"""`docker push`, `pull`, `load` and `save`: how an image gets to an engine, and away from it.
 
-The SDK's own methods for these succeed whatever the stream reports, and know no platform to push or save. So the client
-is used as the HTTP session that it is, without a time-out: large layers keep an engine silent for minutes.
+Docker's own command has the logins and reports how each layer gets on. What it writes to its standard error is the
+engine's message.
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote
+import re
+import subprocess
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import IO, TYPE_CHECKING, Protocol
 
-from cannery.engine.stream import ENGINE_PROXY, MAY_PASS, StreamState, Trouble, apply_line, trouble_of
+from cannery.engine.io.find import numbers
+from cannery.engine.stream import ENGINE_PROXY, MAY_PASS, Trouble, client_words, trouble_of
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.util.addresses import split_tag
+from cannery.util.io.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    import docker
+    from cannery.engine.io.find import Engine
 
 # Bytes that are read at once; memory stays at a few of these, whatever an image's size.
 BLOCK = 1 << 20
+# The first API with which an engine that stores images by containerd takes a platform: to push, to save.
+PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
+# A line of a layer, and its words where it moves no more.
+_LAYER = re.compile(r"([0-9a-f]{12}): (\S.*)")
+_DONE = ("Pushed", "Layer already exists", "Mounted from", "Pull complete", "Already exists")
+_LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
 
 
 class EngineError(Exception):
-    """What an engine reported in a response or a stream, and which kind of trouble it is."""
+    """What an engine reported, and which kind of trouble it is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -43,85 +52,49 @@ class TransferView(Protocol):
 
     done: int
 
-    def state(self, state: StreamState) -> None:
-        """Show what an engine reports."""
+    def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
+        """Show how many layers are done, of how many, and their bytes (0: unknown)."""
 
     def moved(self, count: int) -> None:
         """Show how many bytes have gone through this host so far."""
 
 
-def request(client: docker.DockerClient, method: str, path: str, **more: Any) -> Any:  # noqa: ANN401 - requests' own
-    """Return the engine's response to a request below its API's version; its body is not read yet.
-
-    Raises `EngineError` for a status of trouble, and `UnableError` when the engine does not answer.
-    """
-    import requests  # noqa: PLC0415 - the SDK is imported when an engine is used
-
-    api = client.api
-    try:
-        # No time-out at all: the SDK's clients have one of a minute by default.
-        url = f"{api.base_url}/v{api.api_version}{path}"
-        response = api.request(method, url, stream=True, timeout=None, **more)
-    except (requests.RequestException, OSError) as error:
-        raise gone(error) from error
-    if response.status_code >= 400:
-        with response:
-            raise EngineError(_message(response.text[:2000]) or f"HTTP {response.status_code}")
-    return response
+def push(engine: Engine, env: Mapping[str, str], reference: str, arch: str, view: TransferView) -> None:
+    """Push a tag. Raises `EngineError`."""
+    _move(engine, env, ("push", *_platform(engine, env, arch, PUSH_PLATFORM), reference), view)
 
 
-def _read(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Give parts of a response's body. Raises `UnableError` when the engine breaks off."""
-    import requests  # noqa: PLC0415 - the SDK is imported when an engine is used
-
-    try:
-        yield from parts
-    except (requests.RequestException, OSError) as error:
-        raise gone(error) from error
+def pull(engine: Engine, env: Mapping[str, str], reference: str, arch: str, view: TransferView) -> None:
+    """Pull a tag for an architecture. Raises `EngineError`."""
+    _move(engine, env, ("pull", "--platform", f"linux/{arch}", reference), view)
 
 
-def _message(text: str) -> str:
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip()
+def load(engine: Engine, env: Mapping[str, str], blocks: Iterable[bytes], view: TransferView) -> tuple[str, ...]:
+    """Load an archive that comes in blocks; return the names of what was loaded. Raises `EngineError`."""
+    with _docker(engine, env, ("load", "--quiet"), stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        with suppress(BrokenPipeError):  # docker reports why
+            for block in counted(blocks, view):
+                process.stdin.write(block)
+            process.stdin.close()
+        names = tuple(_LOADED.findall("".join(_lines(process))))
+    if not names:
+        raise EngineError("invalid manifest: docker named no image that it has loaded")
+    return names
 
 
-def gone(error: Exception) -> UnableError:
-    """Return the error for an engine that does not answer, or no more."""
-    words = str(error) or type(error).__name__
-    return UnableError(
-        f"the connection to the engine was lost: {words[:300]}",
-        hint="see that it runs (`docker info`), then run the same command again",
-    )
-
-
-def push(
-    client: docker.DockerClient, reference: str, auth: str, view: TransferView, platform: Mapping[str, str]
-) -> StreamState:
-    """Push a tag; `auth` is the value of `X-Registry-Auth`, `platform` the parameter of `platform_parameter`.
-
-    Raises `EngineError`, and `UnableError` when the engine is away.
-    """
-    repository, tag = split_tag(reference)
-    path = f"/images/{quote(repository, safe='/:')}/push"
-    return _with_digest(_stream(client, view, path, {"tag": tag, **platform}, headers={"X-Registry-Auth": auth}))
-
-
-def pull(client: docker.DockerClient, reference: str, platform: str, auth: str, view: TransferView) -> StreamState:
-    """Pull a tag for a platform (`linux/arm64`). Raises as `push` does."""
-    repository, tag = split_tag(reference)
-    parameters = {"fromImage": repository, "tag": tag, "platform": platform}
-    return _with_digest(_stream(client, view, "/images/create", parameters, headers={"X-Registry-Auth": auth}))
-
-
-def load(client: docker.DockerClient, blocks: Iterable[bytes], view: TransferView) -> StreamState:
-    """Load an archive that comes in blocks; the state names what was loaded. Raises as `push` does."""
-    headers = {"Content-Type": "application/x-tar"}
-    state = _stream(client, view, "/images/load", {"quiet": "0"}, headers=headers, data=counted(blocks, view))
-    if not state.loaded:
-        raise EngineError("invalid manifest: the engine's stream ended before it named an image")
-    return state
+@contextmanager
+def save(
+    engine: Engine, env: Mapping[str, str], names: Iterable[str], arch: str, view: TransferView
+) -> Iterator[Iterator[bytes]]:
+    """Give the archive of an image by its names, in blocks. Raises `EngineError`."""
+    words = ("save", *_platform(engine, env, arch, SAVE_PLATFORM), *names)
+    with _docker(engine, env, words) as process:
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        blocks = iter(partial(process.stdout.read, BLOCK), b"")
+        yield counted(blocks, view)
+        for _ in blocks:
+            pass  # to its end, or docker reports a broken pipe
 
 
 def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
@@ -133,45 +106,53 @@ def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
         view.moved(count)
 
 
-@contextmanager
-def save(
-    client: docker.DockerClient, names: Iterable[str], platform: Mapping[str, str], view: TransferView
-) -> Iterator[Iterator[bytes]]:
-    """Give the archive of an image by its names, in blocks. Raises as `push` does.
+def _platform(engine: Engine, env: Mapping[str, str], arch: str, since: tuple[int, int]) -> tuple[str, ...]:
+    """Return the option that names the platform, none where the engine's store has one platform a name.
 
-    An engine that fails midway writes a message in place of the rest: the reader checks that the tar has its end.
+    With containerd's store one name holds several platforms. An engine or a command that is too old for the option
+    (Docker 25 to 27) takes the one that its own platform finds first; the caller checks what it got.
     """
-    parameters = [*(("names", name) for name in names), *platform.items()]
-    with request(client, "GET", "/images/get", params=parameters) as response:
-        yield counted(_read(response.iter_content(BLOCK)), view)
+    if engine.is_classic:
+        return ()
+    version = run(engine.command("version", "--format", "{{.Client.APIVersion}}"), env=env, timeout=30, check=False)
+    return ("--platform", f"linux/{arch}") if numbers(version.stdout.strip()) >= since else ()
 
 
-def _stream(
-    client: docker.DockerClient,
-    view: TransferView,
-    path: str,
-    parameters: Mapping[str, str],
-    **more: Any,  # noqa: ANN401 - requests' own
-) -> StreamState:
-    state = StreamState()
-    with request(client, "POST", path, params=parameters, **more) as response:
-        try:
-            for line in _read(response.iter_lines(1 << 16, delimiter=b"\n")):
-                if line.strip():
-                    state = apply_line(state, line)
-                    view.state(state)
-        except UnableError:
-            if not state.error:  # else the engine has reported why it ends
+def _move(engine: Engine, env: Mapping[str, str], words: tuple[str, ...], view: TransferView) -> None:
+    """Run a command that moves layers to or from a registry, and show how many are done."""
+    layers: dict[str, bool] = {}
+    with _docker(engine, env, words) as process:
+        for line in _lines(process):
+            if found := _LAYER.match(line):
+                layers[found[1]] = found[2].startswith(_DONE)
+                view.layers(sum(layers.values()), len(layers))
+
+
+@contextmanager
+def _docker(
+    engine: Engine, env: Mapping[str, str], words: tuple[str, ...], stdin: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a docker command while the block runs, and wait for its end. Raises `EngineError` where it fails."""
+    with tempfile.TemporaryFile() as errors:
+        command = engine.command(*words)
+        with subprocess.Popen(command, env=dict(env), stdin=stdin, stdout=subprocess.PIPE, stderr=errors) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
                 raise
-    if state.error:
-        raise EngineError(state.error)
-    return state
+            finally:
+                if process.stdin is not None:
+                    with suppress(BrokenPipeError):
+                        process.stdin.close()
+        if process.returncode:
+            errors.seek(0)
+            raise EngineError(client_words(errors.read().decode(errors="replace"), process.returncode))
 
 
-def _with_digest(state: StreamState) -> StreamState:
-    if not state.digest:
-        raise EngineError("the engine's stream ended before it named a digest")
-    return state
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    stream: IO[bytes] | tuple[bytes, ...] = process.stdout or ()
+    return (line.decode(errors="replace") for line in stream)
 
 
 # Huawei's SWR answers so: `400 Invalid image, fail to parse 'manifest.json'`.

@@ -47,7 +47,9 @@ class Engine:
     `host` is its DOCKER_HOST, `docker` the client's program, `builder` buildx's name for the engine's own builder,
     `arch` as Docker names it (amd64), `data_root` a folder of this host, or None when the engine stores elsewhere,
     `cert_path` the folder of ca.pem, cert.pem and key.pem for TLS. `user_map` is "rootless" or "userns-remap" where
-    users of its containers are not those of the host, else "".
+    users of its containers are not those of the host, else "". `runtimes` are those that it knows, `plain` the
+    registries that it may ask without TLS. With `is_classic` it has its own image store, not containerd's: that one
+    loads archives without layers that it has.
     """
 
     host: str
@@ -59,6 +61,9 @@ class Engine:
     builder: str = "default"
     cert_path: Path | None = None
     user_map: str = ""
+    runtimes: frozenset[str] = frozenset()
+    plain: frozenset[str] = frozenset()
+    is_classic: bool = True
 
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
@@ -106,10 +111,12 @@ def find_engine(env: Mapping[str, str]) -> Engine:
     if silent:
         raise _unreachable(endpoint, silent)
     _require_buildkit(info, endpoint)
-    _require_buildx(info, endpoint, client)
+    _require_buildx(client, endpoint, env)
     root = Path(str(info.get("DockerRootDir") or "/nowhere"))
     options = {str(option).partition(",")[0] for option in info.get("SecurityOptions") or ()}
     machine = str(info.get("Architecture"))
+    registries = (info.get("RegistryConfig") or {}).get("IndexConfigs") or {}
+    status = json.dumps(info.get("DriverStatus"))
     return Engine(
         host=endpoint.host,
         docker=client,
@@ -120,6 +127,9 @@ def find_engine(env: Mapping[str, str]) -> Engine:
         builder=endpoint.builder,
         cert_path=endpoint.cert_path,
         user_map=next((word for name, word in _USER_MAPS.items() if name in options), ""),
+        runtimes=frozenset(info.get("Runtimes") or ()),
+        plain=frozenset(name for name, one in registries.items() if not one.get("Secure", True)),
+        is_classic="io.containerd.snapshotter" not in status,
     )
 
 
@@ -246,15 +256,16 @@ def _require_buildkit(info: Mapping[str, Any], endpoint: _Endpoint) -> None:
         raise UnableError(what, where=where, hint=INSTALL)
 
 
-def _require_buildx(info: Mapping[str, Any], endpoint: _Endpoint, client: Path) -> None:
-    plugins = (info.get("ClientInfo") or {}).get("Plugins") or ()
-    version = next((str(one.get("Version", "")) for one in plugins if one.get("Name") == "buildx"), None)
-    if version is None:
+def _require_buildx(client: Path, endpoint: _Endpoint, env: Mapping[str, str]) -> None:
+    try:
+        words = run((client, "buildx", "version"), env=env, timeout=ANSWERS).stdout.split()
+    except CanneryError as error:
         raise UnableError(
             f"{endpoint.origin or endpoint.host} answers, but the docker client has no buildx plugin",
             where=str(client),
             hint="install docker-buildx (Debian, Ubuntu) or docker-buildx-plugin (Docker's packages)",
-        )
+        ) from error
+    version = words[1] if len(words) > 1 else ""
     if numbers(version)[:2] < MIN_BUILDX:
         wanted = ".".join(map(str, MIN_BUILDX))
         raise UnableError(

@@ -6,7 +6,6 @@ that docker trusts too. Credentials are docker's; those of pip's settings and ne
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import time
@@ -76,11 +75,6 @@ class Login:
         values = {str(name).lower(): value for name, value in self.entry.items()}
         user, password = values.get("username"), values.get("password")
         return (user, password) if user and password else None
-
-    @property
-    def header(self) -> str:
-        """The value of `X-Registry-Auth`, with which an engine logs in."""
-        return base64.urlsafe_b64encode(json.dumps(dict(self.entry)).encode()).decode()
 
 
 def read_login(registry: str, env: Mapping[str, str]) -> Login:

@@ -76,7 +76,7 @@ class EnginePlace:
         Raises `UnableError` or `FindingsError` where the engine does not take it; `redact` hides what is secret.
         """
         try:
-            load(self.client, archive(layers, config, reference), view)
+            load(self.engine, self.env, archive(layers, config, reference), view)
         except EngineError as error:
             raise load_error(error, reference, redact) from error
 

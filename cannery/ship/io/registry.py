@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.client import OCI_REFUSED, EngineError, pull, push, registry_error
-from cannery.engine.io.inspect import PUSH_PLATFORM, platform_parameter
 from cannery.engine.io.registry import Access, Limits, Repository, insecure_registries, read_login
 from cannery.engine.oci import AbsentError, DeniedError, RefusedError
 from cannery.errors import FindingsError, NetworkError
@@ -26,7 +25,7 @@ from cannery.ship.published import (
 )
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
-from cannery.util.addresses import parse_reference, split_tag
+from cannery.util.addresses import parse_reference
 from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     from cannery.engine.io.client import TransferView
     from cannery.engine.oci import EngineImage, Published
-    from cannery.host.io.place import ImagePlace
+    from cannery.host.io.place import EnginePlace, ImagePlace
     from cannery.plan import Plan
     from cannery.util.io.pip_settings import PipSettings
 
@@ -160,11 +159,8 @@ def _push(dock: Dock, image: EngineImage, reference: str) -> None:
         with _own_transfer(dock, "push", reference) as route:
             push_stored(dock.place.store, image.id, route)
         return
-    client = dock.place.client
-    client.api.tag(image.id, *split_tag(reference))
-    platform = platform_parameter(client, dock.arch, PUSH_PLATFORM)
-    auth = dock.access.login(dock.host).header
-    _transfer(dock, "push", reference, lambda view: push(client, reference, auth, view, platform))
+    dock.place.tag(image.id, reference)
+    _transfer(dock, dock.place, "push", reference)
 
 
 @contextmanager
@@ -175,19 +171,20 @@ def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
         yield Route(reference, dock.access, view, dock.say)
 
 
-def _transfer(dock: Dock, verb: str, reference: str, job: Callable[[TransferView], object]) -> None:
+def _transfer(dock: Dock, place: EnginePlace, verb: str, reference: str) -> None:
     """Run a push or pull, retried with back-off where its trouble may pass. Raises the user's error.
 
     The engine keeps what it has, so that a retry moves only what is missing; it tries a layer five times itself.
     """
     redact = dock.access.pip.redact
+    move = partial(push if verb == "push" else pull, place.engine, place.env, reference, dock.arch)
 
     def passing(error: Exception) -> str:
         return f"{verb}: {redact(error.message)}" if isinstance(error, EngineError) and error.may_pass else ""
 
     with dock.show(f"{verb}ing {reference}", 0) as view:
         try:
-            patiently(lambda: job(view), lambda: view.done, passing, dock.say)
+            patiently(lambda: move(view), lambda: view.done, passing, dock.say)
         except EngineError as error:
             raise registry_error(error, verb, reference, redact) from error
 
@@ -223,9 +220,7 @@ def _pulled(dock: Dock) -> EngineImage:
     if isinstance(dock.place, StorePlace):
         with _own_transfer(dock, "pull", dock.reference) as route:
             return fetch(dock.place.store, route, dock.arch)
-    client = dock.place.client
-    platform, auth = f"linux/{dock.arch}", dock.access.login(dock.host).header
-    _transfer(dock, "pull", dock.reference, lambda view: pull(client, dock.reference, platform, auth, view))
+    _transfer(dock, dock.place, "pull", dock.reference)
     image = dock.place.find(dock.reference)
     if image is None:
         raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")

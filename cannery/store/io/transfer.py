@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
 from cannery.engine.io.registry import Repository
 from cannery.engine.oci import DeniedError, MalformedError, PassingError
-from cannery.engine.stream import Moving, StreamState
 from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Layer, diff_ids, manifest_text, parse_config
 from cannery.store.io.archive import parts
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from cannery.engine.oci import EngineImage
     from cannery.store.io.store import Store
 
-PUSHING = "Pushing"
 # Blobs that are on their way to a registry at once.
 UPLOADS = 4
 # Bytes between two reports of a blob.
@@ -38,39 +36,46 @@ _STEP = 1 << 20
 
 
 class Progress:
-    """How far a transfer is, for a view: blobs by digest, in the words of an engine. Threads may report to it."""
+    """How far a transfer is, for a view: bytes of blobs by digest. Threads may report to it.
 
-    def __init__(self, view: TransferView) -> None:
-        self._view, self._blobs, self._lock = view, dict[str, Moving](), Lock()
+    With `keeps` the bytes of a blob that is on its way stay when it breaks off; a registry may lose those sent to it.
+    """
 
-    def expect(self, blobs: Sequence[Blob], status: str) -> None:
+    def __init__(self, view: TransferView, *, keeps: bool) -> None:
+        self._view, self._keeps, self._lock = view, keeps, Lock()
+        self._sizes, self._moved, self._done = dict[str, int](), dict[str, int](), set[str]()
+
+    def expect(self, blobs: Sequence[Blob]) -> None:
         """Take what is to be moved."""
-        for blob in blobs:
-            self._blobs.setdefault(blob.digest, Moving(status, 0, blob.size))
+        self._sizes = {blob.digest: blob.size for blob in blobs} | self._sizes
 
-    def done(self, blob: Blob, status: str) -> None:
-        """Report a blob that moves no more; `status` is a word of `cannery.engine.stream`."""
+    def done(self, blob: Blob) -> None:
+        """Report a blob that moves no more."""
         with self._lock:
-            self._blobs[blob.digest] = Moving(status, blob.size, blob.size)
-            self._view.state(StreamState(layers=self._blobs))
+            self._moved[blob.digest] = blob.size
+            self._done.add(blob.digest)
+            self._show()
 
-    def moved(self, blob: Blob, status: str) -> Callable[[int], None]:
+    def moved(self, blob: Blob) -> Callable[[int], None]:
         """Return what reports the bytes of a blob that have moved."""
 
         def report(count: int) -> None:
             with self._lock:
-                is_seen = count // _STEP == self._blobs[blob.digest].current // _STEP
-                self._blobs[blob.digest] = Moving(status, count, blob.size)
+                is_seen = count // _STEP == self._moved.get(blob.digest, 0) // _STEP
+                self._moved[blob.digest] = count
                 if not is_seen:
-                    self._view.state(StreamState(layers=self._blobs))
+                    self._show()
 
         return report
 
+    def _show(self) -> None:
+        self._view.layers(len(self._done), len(self._sizes), sum(self._moved.values()), sum(self._sizes.values()))
+
     @property
     def far(self) -> tuple[int, int]:
-        """Blobs that are done, and bytes that have arrived: of those on their way a registry may have lost some."""
-        state = StreamState(layers={name: one for name, one in self._blobs.items() if one.status != PUSHING})
-        return state.counts[0], state.moved[0]
+        """Blobs that are done, and bytes that have arrived and stay."""
+        stay = [count for digest, count in self._moved.items() if self._keeps or digest in self._done]
+        return len(self._done), sum(stay)
 
 
 @dataclass(frozen=True)
@@ -86,9 +91,12 @@ class Route:
         """Return the repository, for a transfer that may take hours; `sources` as of `Repository`."""
         return Repository(self.reference, replace(self.access, limits=BULK), sources)
 
-    def patiently(self, job: Callable[[Progress], None]) -> None:
-        """Run a transfer, again where its trouble may pass: what has moved stays. Raises what `job` raises."""
-        progress = Progress(self.view)
+    def patiently(self, job: Callable[[Progress], None], *, keeps: bool) -> None:
+        """Run a transfer, again where its trouble may pass: what has moved stays. Raises what `job` raises.
+
+        `keeps` as of `Progress`.
+        """
+        progress = Progress(self.view, keeps=keeps)
 
         def passing(error: Exception) -> str:
             return str(error) if isinstance(error, PassingError) else ""
@@ -110,7 +118,7 @@ def push(store: Store, name: str, route: Route) -> None:
         with ExitStack() as stack:
             connections = [stack.enter_context(route.open(sources)) for _ in range(UPLOADS)]
             repository = connections[-1]  # which is taken first
-            progress.expect((*layers, config), "Waiting")
+            progress.expect((*layers, config))
             _push_all(store, connections, (*layers, config), progress)
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
                 for layer in layers:
@@ -126,7 +134,7 @@ def push(store: Store, name: str, route: Route) -> None:
                 raise
             send(progress, ())  # a token service may refuse all where one repository may not be read
 
-    route.patiently(job)
+    route.patiently(job, keeps=False)
 
 
 def _push_all(store: Store, connections: Sequence[Repository], blobs: Sequence[Blob], progress: Progress) -> None:
@@ -139,7 +147,8 @@ def _push_all(store: Store, connections: Sequence[Repository], blobs: Sequence[B
     def bring(repository: Repository) -> None:
         try:
             for blob in left:
-                progress.done(blob, _pushed(store, repository, blob, progress, ended))
+                _push_blob(store, repository, blob, progress, ended)
+                progress.done(blob)
         except PassingError:
             raise
         except BaseException:
@@ -162,20 +171,20 @@ class _EndedError(Exception):
     """Another upload has failed."""
 
 
-def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress, ended: Event) -> str:
-    """Bring a blob into a repository, unless another one has failed; return how it came there, in an engine's words."""
+def _push_blob(store: Store, repository: Repository, blob: Blob, progress: Progress, ended: Event) -> None:
+    """Bring a blob into a repository, unless another one has failed or it is there."""
     if ended.is_set():
         raise _EndedError
     if has_blob(repository, blob.digest):
-        return "Layer already exists"
+        return
     home, own = f"{repository.reference.registry}/", repository.reference.repository
     origins = blob.origins if isinstance(blob, Layer) else ()
     sources = [origin.removeprefix(home) for origin in origins if origin.startswith(home) and origin != f"{home}{own}"]
     location = begin_upload(repository, blob.digest, sources)
     if not location:
-        return f"Mounted from {', '.join(sources)}"
+        return  # it was mounted from there
     store.check(blob)
-    report = progress.moved(blob, PUSHING)
+    report = progress.moved(blob)
 
     def moved(count: int) -> None:
         if ended.is_set():
@@ -183,7 +192,6 @@ def _pushed(store: Store, repository: Repository, blob: Blob, progress: Progress
         report(count)
 
     send_blob(repository, location, blob.digest, store.blob_path(blob.digest), moved)
-    return "Pushed"
 
 
 def fetch(store: Store, route: Route, arch: str) -> EngineImage:
@@ -198,7 +206,7 @@ def fetch(store: Store, route: Route, arch: str) -> EngineImage:
         with route.open() as repository:
             found.append(_fetched(store, repository, arch, progress, route.say))
 
-    route.patiently(job)
+    route.patiently(job, keeps=True)
     image = store.find(found[-1])
     if image is None:
         raise UnableError("the image store has lost a part of it", where=route.reference, hint="run it again")
@@ -219,10 +227,10 @@ def _fetched(store: Store, repository: Repository, arch: str, progress: Progress
     store.check_room(size, "fetched")
     origin = f"{place.registry}/{place.repository}"
     say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size / 1e9:.2f} GB")
-    progress.expect([blob for _, blob in missing], "Waiting")
+    progress.expect([blob for _, blob in missing])
     for diff_id, blob in missing:
         _fetch_layer(store, repository, diff_id, blob, progress)
-        progress.done(blob, "Pull complete")
+        progress.done(blob)
     names = [f"{origin}@{there.digest}", *([] if place.digest else [f"{origin}:{place.tag}"])]
     return store.put(config, *names)
 
@@ -242,7 +250,7 @@ def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob,
             return
         try:
             is_resumed = part.exists()
-            fetch_blob(repository, blob.digest, blob.size, part, progress.moved(blob, "Downloading"))
+            fetch_blob(repository, blob.digest, blob.size, part, progress.moved(blob))
             if f"sha256:{sha256_file(part)}" != blob.digest:
                 part.unlink()
                 what = f"the layer {blob.digest[:19]}… does not have the digest that it should have"

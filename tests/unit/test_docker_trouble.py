@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from cannery.engine.stream import Trouble, trouble_of
+
+
+@pytest.mark.parametrize(
+    ("message", "wanted"),
+    [
+        ("unauthorized: authentication required", Trouble.DENIED),
+        ("no basic auth credentials", Trouble.DENIED),
+        ("denied: requested access to the resource is denied", Trouble.DENIED),
+        (
+            "pull access denied for x, repository does not exist or may require 'docker login': denied",
+            Trouble.DENIED,
+        ),
+        ("toomanyrequests: You have reached your pull rate limit", Trouble.BUSY),
+        ("received unexpected HTTP status: 503 Service Unavailable", Trouble.SERVER),
+        ("received unexpected HTTP status: 507 Insufficient Storage", Trouble.SERVER),
+        ("error parsing HTTP 500 response body: no space left on device", Trouble.SERVER),
+        ("unexpected status from PUT request to https://r/v2/x/: 507 Insufficient Storage", Trouble.SERVER),
+        ("unexpected status code https://r/v2/x: 429 Too Many Requests", Trouble.BUSY),
+        ("filesystem layer verification failed for digest sha256:1", Trouble.DAMAGED),
+        ("unknown blob", Trouble.DAMAGED),
+        ('Put "https://r/v2/": read tcp 1.2.3.4:5->6.7.8.9:443: read: connection reset by peer', Trouble.PASSING),
+        ("EOF", Trouble.PASSING),
+        ("net/http: TLS handshake timeout", Trouble.PASSING),
+        ("blob upload unknown", Trouble.PASSING),
+        ("write /var/lib/docker/tmp/x: no space left on device", Trouble.SPACE),
+        ("no matching manifest for linux/arm64/v8 in the manifest list entries", Trouble.REFUSED),
+        ("manifest unknown: manifest unknown", Trouble.ABSENT),
+        ("manifest for r/x:1 not found: manifest unknown", Trouble.ABSENT),
+        ('invalid diffID for layer 1: expected "sha256:1", got "sha256:2"', Trouble.ARCHIVE),
+        ("open /var/lib/docker/tmp/docker-import-1/blobs/sha256/aa: no such file or directory", Trouble.ARCHIVE),
+        ("http: server gave HTTP response to HTTPS client", Trouble.REFUSED),
+        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", Trouble.REFUSED),
+        ("unknown: configured as an immutable tag: tag v1 is immutable", Trouble.REFUSED),
+    ],
+)
+def test_kinds_of_trouble(message: str, wanted: Trouble) -> None:
+    assert trouble_of(message) is wanted
