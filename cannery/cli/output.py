@@ -20,10 +20,8 @@ CHECKOUT = "build.py"
 MAKE = "make"
 # Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
 _OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
-# Only what is no English sentence: variables, or the end of the hint, follow the target.
-_OF_MAKE = r"(?m)\bmake (?P<target>[a-z][a-z-]*)(?P<variables>(?: [A-Z_]+=[^\s`;,]+)+|(?=$|[`;]))"
 # A command that make takes: alone, with a profile, a file to load or kinds to clean, and with options that make has.
-_OPTIONS = r"(?P<options>(?: --(?:file|output|pin|registry) [^\s`;,)]+| --force)*)"
+_OPTIONS = r"(?P<options>(?: --(?:file|output|pin|python|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
     r"(?m)\b(?:python3? )?build\.py (?P<command>[a-z][a-z-]*)"
     r"(?: (?P<word>PROFILE|[a-z0-9][a-z0-9.-]*|(?<=clean )[a-z]+ [a-z]+|(?<=load )[^\s`;,)-][^\s`;,)]*))?"
@@ -55,8 +53,6 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
         if CHECKOUT not in text:
             return text
         return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text.replace(*_LINT))
-    if "make " in text:
-        text = re.sub(_OF_MAKE, lambda found: _from_make(found, program, commands), text)
     if program == CHECKOUT or CHECKOUT not in text:
         return text
     return re.sub(_OF_CHECKOUT, lambda found: _named(found, program, commands), text)
@@ -64,16 +60,6 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
 
 def _named(found: re.Match[str], program: str, commands: Collection[str]) -> str:
     return f"{program} {found['words']}" if found["words"] in commands else found[0]
-
-
-def _from_make(found: re.Match[str], program: str, commands: Collection[str]) -> str:
-    if found["target"] not in commands:
-        return found[0]
-    words = [program, found["target"]]
-    for variable in found["variables"].split():
-        name, _, value = variable.partition("=")
-        words += [value] if name == "PROFILE" else [f"--{name.lower().replace('_', '-')}", value]
-    return " ".join(words)
 
 
 def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:

@@ -180,7 +180,7 @@ def _comparisons(
             skipped[name] = error.what
     if not found:
         reasons = "\n".join(f"{name}: {reason}" for name, reason in skipped.items())
-        raise FindingsError(f"no profile can be compared\n{reasons}", hint="make lock")
+        raise FindingsError(f"no profile can be compared\n{reasons}", hint="build.py lock")
     return nearest(found), skipped
 
 
@@ -190,7 +190,7 @@ def _comparison(context: Context, catalog: Catalog, image: Image, name: str, opt
     path = lock_path(store, lock_request(recipe))
     lock = present_lock(store, path)
     if lock is None:
-        raise FindingsError("the lock is missing", where=str(context.shown(path)), hint=f"make lock PROFILE={name}")
+        raise FindingsError("the lock is missing", where=str(context.shown(path)), hint=f"build.py lock {name}")
     return compare(expected(recipe, lock, catalog), image)
 
 

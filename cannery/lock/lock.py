@@ -200,7 +200,7 @@ def parse_lock(text: str, where: str) -> Lock:
     packages = tuple(_packages(lines, where))
     if header["packages"] != len(packages):
         what = f"its header counts {header['packages']} packages, and it has {len(packages)}: merged or edited by hand"
-        raise UsageError(what, where=where, hint="make lock")
+        raise UsageError(what, where=where, hint="build.py lock")
     names = [package.name for package in packages]
     if names != sorted(set(names)):
         raise UsageError("its packages are not sorted, or one is named twice", where=where, hint=REMAKE)

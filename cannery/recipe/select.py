@@ -166,7 +166,7 @@ def _pinned(
     known = names | {canonicalize_name(n) for n in locked}
     for name in wanted:
         if name not in known:
-            near = did_you_mean(name, known) if nearest(name, known) else "`make show` prints its components"
+            near = did_you_mean(name, known) if nearest(name, known) else "`build.py show` prints its components"
             raise UsageError(f"--pin: {name} is no package of this profile", hint=near)
     changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
     return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))

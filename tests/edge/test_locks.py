@@ -97,7 +97,7 @@ def test_a_current_lock_is_read_and_nothing_is_asked(store: LockStore, resolved:
 def test_a_missing_lock_says_how_to_make_it(store: LockStore, resolved: list[LockRequest]) -> None:
     with pytest.raises(FindingsError, match="the lock is missing") as caught:
         current_lock(store, catalog(), recipe(), Arch.AMD64)
-    assert caught.value.hint == "make lock PROFILE=stack"
+    assert caught.value.hint == "build.py lock stack"
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
     assert resolved == []
 
@@ -108,7 +108,7 @@ def test_a_stale_lock_is_not_used(store: LockStore) -> None:
     with pytest.raises(FindingsError, match="the lock is stale: date bound: the lock has 2025-01-01") as caught:
         current_lock(store, catalog(), recipe(), Arch.AMD64)
     assert "date bound: the lock has 2025-01-01" in caught.value.what
-    assert caught.value.hint == "make lock PROFILE=stack"
+    assert caught.value.hint == "build.py lock stack"
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -139,7 +139,7 @@ def test_a_lock_that_was_edited_is_not_used(store: LockStore, spoil: Callable[[P
     assert caught.value.what.startswith(("the lock was edited by hand: ", "the lock is stale: "))
     assert words in caught.value.what
     assert caught.value.where == "images/locks/stack/py3.11-amd64.txt"
-    assert caught.value.hint == "make lock PROFILE=stack"
+    assert caught.value.hint == "build.py lock stack"
 
 
 def test_the_lock_of_another_arch_copied_over_is_not_used(store: LockStore) -> None:
@@ -204,9 +204,9 @@ def test_every_lock_that_a_plan_needs_is_looked_at(store: LockStore) -> None:
     nothing = read_locks(store, catalog(), recipe())
     assert (dict(nothing.locks), nothing.tools) == ({}, None)
     assert [(f.what.split(": ")[0], f.fix) for f in nothing.findings] == [
-        ("images/locks/stack/py3.11-amd64.txt", "make lock PROFILE=stack"),
-        ("images/locks/stack/py3.11-arm64.txt", "make lock PROFILE=stack"),
-        ("images/locks/_tools/py3.11-amd64.txt", "make lock"),
+        ("images/locks/stack/py3.11-amd64.txt", "build.py lock stack"),
+        ("images/locks/stack/py3.11-arm64.txt", "build.py lock stack"),
+        ("images/locks/_tools/py3.11-amd64.txt", "build.py lock"),
     ]
     assert {(f.severity, f.code) for f in nothing.findings} == {(Severity.ERROR, locks.LOCK)}
     committed(store, Arch.ARM64)
@@ -323,4 +323,4 @@ def test_another_cann_has_no_committed_lock_of_its_own(store: LockStore) -> None
 
 def test_a_lock_of_another_python_is_made_by_a_command_that_names_it(store: LockStore) -> None:
     found = read_locks(store, catalog(), recipe(Options(python="3.10"))).findings
-    assert {finding.fix for finding in found} == {"make lock PROFILE=stack PYTHON=3.10"}
+    assert {finding.fix for finding in found} == {"build.py lock stack --python 3.10"}

@@ -131,7 +131,7 @@ def test_the_count_of_the_header_is_checked(old: str, new: str, counts: str) -> 
         parse_lock(text, "images/locks/q/py3.11-arm64.txt")
     assert caught.value.where == "images/locks/q/py3.11-arm64.txt"
     assert "merged or edited by hand" in caught.value.what
-    assert caught.value.hint == "make lock"
+    assert caught.value.hint == "build.py lock"
 
 
 @pytest.mark.parametrize("count", ["true", '"2"', "2.0", "null"])

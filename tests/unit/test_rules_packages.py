@@ -219,7 +219,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
             "lock-incomplete",
             "the lock has no hash of a 1.0 for Python 3.11 on amd64",
             "a is published on index b",
-            "a build takes it from there where it can be reached, `make lock` writes it into the lock",
+            "a build takes it from there where it can be reached, `build.py lock` writes it into the lock",
         ),
         Finding(
             Severity.WARNING,
@@ -227,7 +227,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
             "the lock has no hash of torch 2.9.0+cpu and torchvision 0.24.0+cpu for Python 3.11 on amd64",
             "torch is published on index torch-cpu (https://index.example/cpu/torch/); "
             "torchvision is published on index torch-cpu (https://index.example/cpu/torchvision/)",
-            "a build takes it from there where it can be reached, `make lock` writes it into the lock",
+            "a build takes it from there where it can be reached, `build.py lock` writes it into the lock",
         ),
     )
     assert list(incomplete(subject(recipe(), amd64=packages()))) == []

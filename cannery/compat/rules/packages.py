@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 5
-COMPLETED = "a build takes it from there where it can be reached, `make lock` writes it into the lock"
+COMPLETED = "a build takes it from there where it can be reached, `build.py lock` writes it into the lock"
 EXACT = {"==", "==="}
 OFFERED = 3
 # What begins a pattern that names one release, as `^sglang 0\.5\.10 `.

@@ -216,7 +216,7 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
     recipe = with_arch(recipe, arch)
     request = lock_request(recipe)
     if recipe.is_standard:
-        return _committed(store, catalog, request, f"make lock PROFILE={recipe.name}{_python_option(recipe)}")
+        return _committed(store, catalog, request, f"build.py lock {recipe.name}{_python_option(recipe)}")
     path = lock_path(store, request, standard=False)
     # Another CANN may want just what the profile's own does. A lock in the cache that does not answer is made again.
     for place in (lock_path(store, request), path):
@@ -232,7 +232,7 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
 def _python_option(recipe: Recipe) -> str:
     """Return the option for a Python that is not the profile's, for a command that makes locks."""
     target, own = recipe.target, recipe.profile.target
-    return "" if target.python in (own.python, *own.pythons) else f" PYTHON={target.python}"
+    return "" if target.python in (own.python, *own.pythons) else f" --python {target.python}"
 
 
 def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
@@ -251,7 +251,7 @@ def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
             found.append(_finding(error))
     try:
         option = _python_option(recipe)
-        hint = f"make lock PROFILE={recipe.name}{option}" if option else "make lock"
+        hint = f"build.py lock {recipe.name}{option}" if option else "build.py lock"
         tools = tools_lock(store, catalog, recipe.target.python, hint)
     except FindingsError as error:
         found.append(_finding(error))
@@ -273,7 +273,7 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
     return tuple(dict.fromkeys([recipe.target.arch, *recipe.profile.target.arch]))
 
 
-def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "make lock") -> Lock:
+def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "build.py lock") -> Lock:
     """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
     return _committed(store, catalog, tools_request(catalog, python, store.arch), hint)
 
@@ -327,7 +327,7 @@ def incomplete_error(lock: Lock, catalog: Catalog, *, locked: bool) -> FindingsE
     return FindingsError(
         "\n  ".join([f"the lock for {lock.arch} has no hash of {names_of(missing)}", *lines]),
         where=f"profile {lock.profile}, Python {lock.python}, {lock.arch}",
-        hint="; ".join(filter(None, (f"{asked} run make lock PROFILE={lock.profile}", mirrors))),
+        hint="; ".join(filter(None, (f"{asked} run build.py lock {lock.profile}", mirrors))),
     )
 
 
