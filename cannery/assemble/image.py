@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from posixpath import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cannery.plan.manifest import labels
@@ -115,9 +116,4 @@ def common_layers(layers: Sequence[str], images: Iterable[Sequence[str]]) -> int
 
     A classic engine knows a layer only on the ones that it was put on.
     """
-    return max((_same(layers, image) for image in images), default=0)
-
-
-def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return max((len(commonprefix([[*layers], [*image]])) for image in images), default=0)

@@ -20,7 +20,7 @@ from small_root import small_root
 
 from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.io.view import Look, make_view
-from cannery.errors import BuildFailedError, NetworkError, UsageError
+from cannery.errors import BuildFailedError, NetworkError
 from cannery.sandbox.io.able import why_not
 from cannery.sandbox.io.stages import Root, StageRequest, make_stages
 from cannery.store.io.packed import inflated
@@ -187,15 +187,6 @@ def test_a_file_that_is_not_there_is_named(folder: Path, base: Path) -> None:
     (folder / "tools/x.sh").unlink()
     with pytest.raises(BuildFailedError, match=r"tools/x\.sh"):
         make(folder, base)
-
-
-def test_a_dockerfile_that_was_changed_by_hand_is_refused_before_a_step(folder: Path, base: Path) -> None:
-    text = DOCKERFILE.replace("FROM first AS second", "FROM first AS second\nADD x /x")
-    (folder / "Dockerfile").write_text(text, encoding="utf-8")
-    (folder.parent / "cache/boxes").mkdir(parents=True)
-    with pytest.raises(UsageError, match="ADD x /x"):
-        make(folder, base)
-    assert not (folder / "log").exists()
 
 
 KILLED = """\

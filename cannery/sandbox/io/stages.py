@@ -77,8 +77,8 @@ def make_stages(request: StageRequest) -> list[str]:
 
     They are those that BuildKit makes of the same folder, bit by bit, but for what a package manager does.
 
-    Raises `UsageError` for a Dockerfile that only BuildKit knows, `UnableError`, and what a bake raises for a step that
-    fails: `BuildFailedError`, `NetworkError`, `UnableError`. After SIGINT and SIGTERM `KeyboardInterrupt` is raised.
+    Raises `UnableError`, and what a bake raises for a step that fails: `BuildFailedError`, `NetworkError`. After SIGINT
+    and SIGTERM `KeyboardInterrupt` is raised.
     """
     stages = read_stages((request.folder / DOCKERFILE).read_text(encoding="utf-8"))
     wanted = wanted_stages(stages, request.target, request.given)
