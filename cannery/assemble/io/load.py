@@ -12,7 +12,7 @@ from cannery.assemble.image import config_text
 from cannery.assemble.tar import END, Entry, Kind, head, padding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 BLOCK = 1 << 20
 
@@ -27,23 +27,13 @@ def archive(layers: Mapping[str, IO[bytes]], config: Mapping[str, Any], referenc
     all_layers = [_blob(diff_id) for diff_id in config["rootfs"]["diff_ids"]]
     contents = json.dumps([{"Config": name, "RepoTags": [reference], "Layers": all_layers}]).encode()
     members = {_blob(diff_id): stream for diff_id, stream in layers.items()}
-    yield from tar_blocks({**members, name: io.BytesIO(text), "manifest.json": io.BytesIO(contents)}.items())
-
-
-def tar_blocks(members: Iterable[tuple[str, IO[bytes]]]) -> Iterator[bytes]:
-    """Give a tar of files in blocks: of their names and contents, each read to its end before the next is taken."""
-    for name, stream in members:
+    for path, stream in {**members, name: io.BytesIO(text), "manifest.json": io.BytesIO(contents)}.items():
         size = stream.seek(0, io.SEEK_END)
         stream.seek(0)
-        yield from member_blocks(name, size, iter(partial(stream.read, BLOCK), b""))
+        yield head(Entry(path, Kind.FILE, 0o644, size), 0)
+        yield from iter(partial(stream.read, BLOCK), b"")
+        yield padding(size)
     yield END
-
-
-def member_blocks(name: str, size: int, content: Iterable[bytes]) -> Iterator[bytes]:
-    """Give a file of a tar in blocks."""
-    yield head(Entry(name, Kind.FILE, 0o644, size), 0)
-    yield from content
-    yield padding(size)
 
 
 def _blob(diff_id: str) -> str:

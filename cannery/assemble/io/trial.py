@@ -58,14 +58,18 @@ def _unchanged(changes: Changes, python: str) -> Iterator[File]:
                 # Scripts have no package: a kept wheel may have one of the same name.
                 if file.path in old and "/site-packages/" in file.path:
                     before, archive = old[file.path]
-                    if _looks(before) == _looks(file) and b"".join(Member(before, archive)) == b"".join(
-                        Member(file, opens[wheel])
-                    ):
+                    if _looks(before) == _looks(file) and _same(Member(before, archive), Member(file, opens[wheel])):
                         yield file
 
 
 def _looks(file: File) -> tuple[object, ...]:
     return file.mode, file.size, file.content if isinstance(file.content, bytes) else file.content.CRC
+
+
+def _same(one: Member, other: Member) -> bool:
+    """Whether two files have the same bytes: where they are packed alike, none is unpacked."""
+    streams = [b"".join(member.stream(member.packed)) if member.packed else b"" for member in (one, other)]
+    return bool(streams[0] and streams[0] == streams[1]) or b"".join(one) == b"".join(other)
 
 
 def _paths(files: Iterable[File], python: str) -> Iterator[str]:
