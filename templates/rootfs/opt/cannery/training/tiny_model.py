@@ -18,11 +18,11 @@ TEMPLATE = (
 TEXT = "2 + 3 = 5; 3 + 4 = 7; 4 + 5 = 9"
 
 
-def make(folder: str, _facts: dict[str, Any]) -> dict[str, Any]:
+def model(folder: str, _facts: dict[str, Any]) -> dict[str, Any]:
     """Writes FOLDER/model, as a trainer and a rollout engine take it, and trains what is loaded from there."""
     where = os.path.join(folder, "model")
     tokenizer().save_pretrained(where)
-    model().save_pretrained(where)
+    network().save_pretrained(where)
     before, after, size = one_step(where)
     if not (math.isfinite(before) and math.isfinite(after)):
         raise ArithmeticError(f"the loss of the tiny model is {before}, and {after} after one step")
@@ -49,7 +49,7 @@ def tokenizer() -> Any:
     return made
 
 
-def model() -> Any:
+def network() -> Any:
     """The model, with weights of a fixed seed."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM

@@ -1,9 +1,9 @@
 """The checks of the level train: one step of GRPO on a made-up tiny model and data, by the image's own trainer.
 
-What needs no NPU is done in one child by ../training/tiny.py, in a scratch folder; train.step runs the trainer itself.
+What needs no NPU is done in one child by the modules of ../training, in a scratch folder; train.step runs the trainer
+itself.
 """
 
-import json
 import math
 import os
 import re
@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from verifying.child import end, ending, run, start
+from verifying.child import Answer, end, ending, start, work
 from verifying.image import Image, read_text
 from verifying.imports import not_imported
 from verifying.manifest import installed
@@ -26,10 +26,11 @@ from verifying.versions import normal_name
 
 MARK = "CANNERY_TRAIN"  # by it the processes are known that a trainer left behind: ray's are in sessions of their own
 KEY = "scratch"
-LOOPBACK = "lo"
 # What ray is to count, whatever the container has: MindSpeed-RL asks for 8 CPUs a card and 10 beside, verl for 3 a card
 # and some more, and where fewer are counted they wait without end. Ray starts as many workers ahead, not one a core.
 RESOURCES = {"RAY_OVERRIDE_RESOURCES": '{"CPU": 32}'}
+# The step is on one machine, and verify's container has no network, where no other address is to be found.
+ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
 # A worker and its engine are two processes on one NPU: both can listen only where HCCL has ports to choose from.
 PORTS = {"HCCL_HOST_SOCKET_PORT_RANGE": "60000-60050", "HCCL_NPU_SOCKET_PORT_RANGE": "61000-61050"}
 LONGEST = 30  # characters: ray puts sockets 65 to 75 deeper, and the path of a socket ends at 107
@@ -53,6 +54,7 @@ def outside(image: Image) -> Image:
     home = os.path.join(folder, "home")
     os.makedirs(home, exist_ok=True)
     env = {
+        **ALONE,
         **PORTS,
         **RESOURCES,
         **image.env,
@@ -67,15 +69,8 @@ def outside(image: Image) -> Image:
         "WANDB_MODE": "disabled",
         "HYDRA_FULL_ERROR": "1",
         **({"RAY_TMPDIR": folder} if len(folder) <= LONGEST else {}),
-        **alone(image),
     }
     return replace(image, env=env)
-
-
-def alone(image: Image) -> dict[str, str]:
-    """What vLLM and gloo need to know in a container without network, where no address is to be found."""
-    names = [path.rpartition("/")[2] for path in image.find("/sys/class/net/*")]
-    return {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": LOOPBACK} if names == [LOOPBACK] else {}
 
 
 def tidy(image: Image) -> None:
@@ -160,12 +155,12 @@ def _value(part: str) -> tuple[str, float] | None:
         return None
 
 
-SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "training", "tiny.py")
+TRAINING = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "training")
 TRAINERS = {"verl": "verl", "mindspeed-rl": "MindSpeed-RL"}
 ENGINES = ("vllm", "sglang")
 MOST_CARDS = 2  # two show that cards reach each other; more would only take longer
 STEP_SECONDS = 1200.0
-STAGES_TIMES = 9  # of the longest silence that imports may have: each of three stages imports a lot
+STAGE_TIMES = 3  # of the longest silence that imports may have: a stage imports a lot
 NO_ENGINE = "neither vLLM nor SGLang is in this image, and verl rolls out with nothing else"
 NEEDS = {
     "train.data": ("train.model",),
@@ -207,12 +202,11 @@ def step_check(image: Image) -> Outcome:
     """The trainer does one step of GRPO on the NPU: it ends with code 0 and a finite loss."""
     if trainer(image.manifest) == "verl" and not engine(image.manifest):
         return skipped(NO_ENGINE)
-    fault = stage_fault(image, "step")
-    return fault or judged_step(step(image, answer_of(image, "config")), cards(image))
+    return stage_fault(image, "step") or judged_step(step(image, answers(image)["config"].result), cards(image))
 
 
 def step(image: Image, about: Mapping[str, Any]) -> Step:
-    """Runs the trainer by the answer of the stage config. Its output is a file: what it leaves running holds a pipe."""
+    """Runs the trainer by the result of the stage config. Its output is a file: what it leaves running holds a pipe."""
     path = os.path.join(scratch(image), "step.log")
     code: int | None
     with open(path, "wb") as log:
@@ -228,59 +222,43 @@ def step(image: Image, about: Mapping[str, Any]) -> Step:
 
 
 def staged(image: Image, stage: str) -> Outcome:
-    """The outcome of a stage of tiny.py, or the failure of an earlier one that kept it from being done."""
-    return stage_fault(image, stage) or passed(answer_of(image, stage)["message"])
+    """The outcome of a stage, or the failure of an earlier one that it needs."""
+    return stage_fault(image, stage) or passed(answers(image)[stage].result["message"])
 
 
 def stage_fault(image: Image, stage: str) -> Outcome | None:
     """Why a stage was not done; None when it was. For the step: why one of them was not."""
-    how, lines = image.remember("train stages", lambda: run_stages(image))
-    for name in stages(image):
-        answer = answer_of(image, name) or {"error": f"the child {how}", "lines": lines}
-        if "error" in answer:
-            return failed(answer["error"] if name == stage else f"train.{name}: {answer['error']}", answer["lines"])
+    for name, answer in answers(image).items():
+        if not answer.ok:
+            why = answer.causes[-1] if name == stage else f"train.{name}: {answer.causes[-1]}"
+            return failed(why, [*answer.causes[:-1], *answer.noise.splitlines()[-LAST_LINES:]])
         if name == stage:
             break
     return None
 
 
-def stages(image: Image) -> list[str]:
-    """What tiny.py does, in order."""
-    return ["model", *([] if why_no_data(image) else ["data"]), "config"]
+def answers(image: Image) -> dict[str, Answer]:
+    """What became of the stages; they are done once, in order."""
 
+    def do() -> dict[str, Answer]:
+        options = replace(image.options, timeout=STAGE_TIMES * image.options.timeout)
+        own = f"tiny_{trainer(image.manifest).replace('-', '_')}"
+        names = ["model", *([] if why_no_data(image) else ["data"]), "config"]
+        about = {"do": "stage", "path": TRAINING, "folder": scratch(image), "facts": facts(image)}
+        tasks = [{**about, "module": "tiny_model" if name == "model" else own, "stage": name} for name in names]
+        return dict(zip(names, work(outside(replace(image, options=options)), tasks), strict=True))
 
-def run_stages(image: Image) -> tuple[str, list[str]]:
-    """Runs tiny.py; how it ended, and its last words. Its answers are files of the scratch folder."""
-    for name in stages(image):
-        with suppress(OSError):  # of an earlier run in a folder of the user's
-            os.remove(os.path.join(scratch(image), f"{name}.json"))
-    options = replace(image.options, timeout=STAGES_TIMES * image.options.timeout)
-    command = [image.python, SCRIPT, scratch(image), json.dumps(facts(image))]
-    try:
-        child = run(outside(replace(image, options=options)), command)
-    except OSError as error:
-        return f"cannot be started: {error.strerror}", []
-    return "ended without an answer" if child.code == 0 else child.ending, child.err.splitlines()[-8:]
-
-
-def answer_of(image: Image, stage: str) -> dict[str, Any]:
-    """The answer that a stage left; {} when there is none."""
-    try:
-        with open(os.path.join(scratch(image), f"{stage}.json"), encoding="utf-8") as file:
-            return dict(json.load(file))
-    except (OSError, ValueError):
-        return {}
+    return image.remember("train stages", do)
 
 
 def facts(image: Image) -> dict[str, Any]:
-    """What tiny.py has to know of the image."""
+    """What the stages have to know of the image."""
     paths = [item["path"] for item in image.manifest["sources"] if item["component"] == "mindspeed-rl" and item["path"]]
     return {
         "trainer": trainer(image.manifest),
         "home": image.path(paths[0]) if paths else "",
         "engine": engine(image.manifest),
         "cards": cards(image),
-        "stages": stages(image),
     }
 
 

@@ -35,11 +35,12 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         ctypes.CDLL(task["path"])
         return {}
     if task["do"] == "import":
-        module = importlib.import_module(task["module"])
-        give_distutils_back()
-        return imported(module, task["attributes"])
+        return imported(importlib.import_module(task["module"]), task["attributes"])
     if task["do"] == "plugin":
         return plugged(importlib.import_module(task["module"]), task)
+    if task["do"] == "stage":
+        sys.path.insert(0, task["path"])
+        return dict(getattr(importlib.import_module(task["module"]), task["stage"])(task["folder"], task["facts"]))
     torch, torch_npu = importlib.import_module("torch"), importlib.import_module("torch_npu")
     if task["do"] == "count":
         return {"count": int(torch.npu.device_count())}
@@ -55,17 +56,6 @@ def done(task: dict[str, Any]) -> dict[str, Any]:
         "abi": int(bool(torch._C._GLIBCXX_USE_CXX11_ABI)),  # noqa: SLF001 - has no public name
         "available": bool(torch.npu.is_available()),
     }
-
-
-def give_distutils_back() -> None:
-    """Undo what `import pip` does: for the rest of its process, setuptools' finder of distutils finds nothing.
-
-    The first import of setuptools then fails (setuptools 80: `_distutils_hack.DistutilsMetaFinder.spec_for_pip`). No
-    user's program imports pip before it, but here pip's own check comes first.
-    """
-    hack = sys.modules.get("_distutils_hack")
-    if hack:
-        vars(hack.DISTUTILS_FINDER).pop("spec_for_distutils", None)
 
 
 def imported(module: object, attributes: list[str]) -> dict[str, Any]:
@@ -85,7 +75,7 @@ def imported(module: object, attributes: list[str]) -> dict[str, Any]:
 def plugged(module: object, task: dict[str, Any]) -> dict[str, Any]:
     """Where a plugin's module came from, whether Python finds its entry point, and what calling it gave."""
     found = entry_points(group=task["group"])
-    seen = any((point.name, point.value.partition("[")[0].strip()) == (task["name"], task["value"]) for point in found)
+    seen = any((point.name, point.value) == (task["name"], task["value"]) for point in found)
     answer = {"file": getattr(module, "__file__", None) or "", "places": list(getattr(module, "__path__", ()))}
     answer |= {"seen": seen, "lacks": "", "gives": ""}
     value = module
