@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ import patched
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 SCRIPT = REPOSITORY / "templates/rootfs/opt/cannery/patched.py"
 PLUGIN = REPOSITORY / "templates/tools/plugin/cannery_patches.py"
@@ -71,11 +71,10 @@ class Trees:
         path.write_text(json.dumps(self.manifest))
         return str(path)
 
-    def said(self, env: dict[str, str] | None = None, **modules: str) -> list[str]:
-        """What report prints, `modules` being those that were imported, by their files."""
+    def said(self, env: dict[str, str] | None = None) -> list[str]:
+        """What report prints."""
         stream = io.StringIO()
-        known = {name: SimpleNamespace(__file__=file) for name, file in modules.items()}
-        patched.report(self.save(), env or {}, known, stream)
+        patched.report(self.save(), env or {}, stream)
         return stream.getvalue().splitlines()
 
 
@@ -86,27 +85,33 @@ def trees(tmp_path: Path) -> Trees:
 
 def test_nothing_is_said_when_all_is_well(trees: Trees) -> None:
     assert trees.said() == []
-    assert trees.said(verl=str(trees.tree / "verl/__init__.py"), recipe="") == []
 
 
-def test_what_a_tree_lacks_is_one_line(trees: Trees) -> None:
+def test_what_a_tree_lacks_is_a_line_a_file(trees: Trees) -> None:
     (trees.tree / "verl/workers.py").write_text(TEXTS["verl/workers.py"][0] or "")
-    start = "cannery: verl-src lacks"
-    place = f"{trees.tree}/verl/workers.py"
-    assert trees.said() == [f"{start} 1 of 4 patches: workers ({place} is not patched)"]
+    first = f"cannery: workers (verl-src): {trees.tree}/verl/workers.py is not patched"
+    assert trees.said() == [first]
     (trees.tree / "recipe/dapo.py").write_text("x = 3\n")
-    assert trees.said() == [f"{start} 2 of 4 patches: workers, dapo ({place} is not patched; …)"]
+    place = f"{trees.tree}/recipe/dapo.py"
+    assert trees.said() == [
+        first,
+        f"cannery: dapo (verl-src): {place} has neither the patched nor the original content",
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("recipe/dapo.py", "x = 1\n", "dapo ({} is not patched)"),
-        ("recipe/dapo.py", "x = 3\n", "dapo ({} has neither the patched nor the original content)"),
-        ("recipe/dapo.py", None, "dapo ({} does not exist)"),
-        ("verl/added.py", None, "added ({} does not exist)"),
-        ("verl/removed.py", "z = 1\n", "removed ({} still exists, the patch removes it)"),
-        ("verl/workers.py", f"{FUNCTION}\nx = 1\n", "workers ({} has neither the patched nor the original content)"),
+        ("recipe/dapo.py", "x = 1\n", "dapo (verl-src): {} is not patched"),
+        ("recipe/dapo.py", "x = 3\n", "dapo (verl-src): {} has neither the patched nor the original content"),
+        ("recipe/dapo.py", None, "dapo (verl-src): {} does not exist"),
+        ("verl/added.py", None, "added (verl-src): {} does not exist"),
+        ("verl/removed.py", "z = 1\n", "removed (verl-src): {} still exists, the patch removes it"),
+        (
+            "verl/workers.py",
+            f"{FUNCTION}\nx = 1\n",
+            "workers (verl-src): {} has neither the patched nor the original content",
+        ),
     ],
 )
 def test_each_way_in_which_a_file_departs(trees: Trees, name: str, text: str | None, says: str) -> None:
@@ -114,14 +119,14 @@ def test_each_way_in_which_a_file_departs(trees: Trees, name: str, text: str | N
     path.unlink(missing_ok=True)
     if text is not None:
         path.write_text(text)
-    assert trees.said() == [f"cannery: verl-src lacks 1 of 4 patches: {says.format(path)}"]
+    assert trees.said() == [f"cannery: {says.format(path)}"]
 
 
 def test_a_folder_in_the_place_of_a_file_is_told(trees: Trees) -> None:
     (trees.tree / "recipe/dapo.py").unlink()
     (trees.tree / "recipe/dapo.py").mkdir()
     (line,) = trees.said()
-    assert line.endswith("dapo.py cannot be read (Is a directory))")
+    assert line.endswith("dapo.py cannot be read (Is a directory)")
 
 
 # Ranks.
@@ -145,42 +150,15 @@ def test_only_the_first_rank_speaks(trees: Trees, env: dict[str, str], says: boo
     assert bool(trees.said(env)) is says
 
 
-# Other trees.
-
-
-def test_a_package_that_was_imported_from_elsewhere_is_told(trees: Trees, tmp_path: Path) -> None:
-    own = tmp_path / "site"
-    trees.lay(own)
-    told = f"cannery: verl is imported from {own}/verl, and the patches are in {trees.tree}/verl"
-    assert trees.said(verl=str(own / "verl/__init__.py")) == [told]
-
-
-def test_a_package_below_src_is_found_where_it_was_imported(trees: Trees, tmp_path: Path) -> None:
-    path = trees.root / "src/transformers/src/transformers/model.py"
-    file = {"path": str(path), "before": sha("a"), "after": sha("b"), "module": "transformers.model"}
-    trees.manifest["patches"] = [{"name": "model", "component": "transformers", "digest": "", "files": [file]}]
-    path.parent.mkdir(parents=True)
-    path.write_text("b")
-    assert trees.said(transformers=str(path.parent / "__init__.py")) == []
-    other = tmp_path / "site/transformers"
-    told = f"cannery: transformers is imported from {other}, and the patches are in {path.parent}"
-    assert trees.said(transformers=str(other / "__init__.py")) == [told]
-
-
-def test_a_link_to_the_same_tree_is_no_other_place(trees: Trees, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(trees.tree)
-    assert trees.said(verl=str(tmp_path / "link/verl/__init__.py")) == []
-
-
 # No manifest, or one of another form.
 
 
 def test_without_a_manifest_one_line_says_so(tmp_path: Path) -> None:
     stream = io.StringIO()
-    patched.report(str(tmp_path / "none.json"), {}, {}, stream)
+    patched.report(str(tmp_path / "none.json"), {}, stream)
     why = "cannot be read (No such file or directory): whether the patches are in force is not known"
     assert stream.getvalue() == f"cannery: {tmp_path}/none.json {why}\n"
-    patched.report(str(tmp_path / "none.json"), {"RANK": "1"}, {}, stream)
+    patched.report(str(tmp_path / "none.json"), {"RANK": "1"}, stream)
     assert stream.getvalue().count("\n") == 1
 
 
@@ -188,7 +166,7 @@ def test_without_a_manifest_one_line_says_so(tmp_path: Path) -> None:
 def test_a_broken_manifest_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     stream = io.StringIO()
-    patched.report(str(tmp_path / "manifest.json"), {}, {}, stream)
+    patched.report(str(tmp_path / "manifest.json"), {}, stream)
     assert stream.getvalue().startswith("cannery: the patches could not be looked at (")
     assert stream.getvalue().count("\n") == 1
 
@@ -197,7 +175,7 @@ def test_a_closed_stream_is_no_error(trees: Trees) -> None:
     trees.lay(trees.tree, 0)
     stream = io.StringIO()
     stream.close()
-    patched.report(trees.save(), {}, {}, stream)
+    patched.report(trees.save(), {}, stream)
 
 
 # The plugin's stand-in.
@@ -267,7 +245,7 @@ def test_sixteen_processes_at_once_change_no_file_and_one_speaks(trees: Trees) -
     after = states(trees.root)
     for folder in (path for path in trees.root.rglob("*") if path.is_dir()):
         folder.chmod(0o755)
-    line = f"cannery: verl-src lacks 1 of 4 patches: dapo ({trees.tree}/recipe/dapo.py does not exist)\n"
+    line = f"cannery: dapo (verl-src): {trees.tree}/recipe/dapo.py does not exist\n"
     assert ended == [("patched\n", line if rank == 0 else "", 0) for rank in range(16)]
     assert after == before
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NamedTuple
 
-from patched import looks
+from patched import faults as patch_faults
 from verifying.image import VENV, Entry, Image, below, digest_of
 from verifying.leftovers import INSTALLERS
 from verifying.manifest import source_paths
@@ -163,10 +163,6 @@ def patches_check(image: Image) -> Outcome:
     notes = [f"{item['name']} ({item['component']}) left out: {item['reason']}" for item in left_out]
     if not patches:
         return passed("; ".join(["the manifest lists no patches", *notes]))
-    found = looks(patches, image.path)
-    faults = [
-        f"{look.patch['name']} ({look.patch['component']}): {look.file['path']} {look.fault}"
-        for look in found
-        if look.fault
-    ]
-    return judged(faults, "; ".join([f"{len(patches)} patches in force, {len(found)} files", *notes]))
+    count = sum(len(patch["files"]) for patch in patches)
+    good = "; ".join([f"{len(patches)} patches in force, {count} files", *notes])
+    return judged(patch_faults(patches, image.path), good)
