@@ -73,7 +73,7 @@ def test_standard_library_only() -> None:
     assert imported - sys.stdlib_module_names == {"verifying", "patched"}
     assert not OWN & sys.stdlib_module_names
     names = {path.name for path in FOLDER.iterdir()} - {"__pycache__"}
-    assert names == {"verify.py", "verifying", "training", "patched.py", "activate.sh"}
+    assert names == {"verify.py", "verifying", "training", "patched.py"}
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:
@@ -87,14 +87,14 @@ def test_an_output_that_cannot_take_the_signs_gets_their_numbers(tree: Tree, enc
     (tree.site / "demo/part.py").unlink()
     tree.write(f"{tree.site_name}/naïve.pth")
     script, options = str(tree.root / "opt/cannery/verify.py"), ["--root", str(tree.root), "--only", "static.files"]
-    command = [sys.executable, script, *options, "--only", "static.denied"]
+    command = [sys.executable, script, *options, "--only", "static.programs"]
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run(command, env=env, capture_output=True, check=False)
     out = done.stdout.decode(encoding.partition(":")[0])
     assert (done.returncode, done.stderr) == (1, b""), out
     failed, good = ("❌", "✅") if encoding == "utf-8" else ("\\u274c", "\\u2705")
     assert f"{failed} static.files: 2 faults" in out
-    assert f"{good} static.denied:" in out
+    assert f"{good} static.programs:" in out
     assert ("na\\xefve.pth" if encoding.startswith("ascii") else "naïve.pth") in out
     done = subprocess.run([*command, "--json"], env=env, capture_output=True, check=False)
     assert "naïve.pth" in json.loads(done.stdout)["checks"][0]["details"][1]
@@ -102,7 +102,7 @@ def test_an_output_that_cannot_take_the_signs_gets_their_numbers(tree: Tree, enc
 
 def test_a_stream_has_each_check_of_the_report_on_stderr(tree: Tree) -> None:
     command = [sys.executable, str(tree.root / "opt/cannery/verify.py"), "--root", str(tree.root), "--json"]
-    command += ["--only", "static.files", "--only", "static.denied"]
+    command += ["--only", "static.files", "--only", "static.programs"]
     streamed = subprocess.run([*command, "--stream"], capture_output=True, text=True, check=True)
     plain = subprocess.run(command, capture_output=True, text=True, check=True)
     assert [json.loads(line) for line in streamed.stderr.splitlines()] == json.loads(streamed.stdout)["checks"]

@@ -112,46 +112,20 @@ def test_the_files_of_a_sources_distribution_are_held_to_its_record(tree: Tree) 
     assert tree.failing("static") == {"static.files": wanted}
 
 
-EDITABLE: list[tuple[object, str]] = [
-    ({}, f"verl-src is no editable install, the manifest says of {VERL}"),
-    ({"url": f"file://{VERL}", "dir_info": {}}, f"verl-src is no editable install, the manifest says of {VERL}"),
-    (
-        {"url": "file:///opt/src/verl%20old", "dir_info": {"editable": True}},
-        f"verl-src is an editable install of /opt/src/verl old, the manifest says {VERL}",
-    ),
-    (
-        {"url": f"file://{VERL}-old", "dir_info": {"editable": True}},
-        f"verl-src is an editable install of {VERL}-old, the manifest says {VERL}",
-    ),
-    ("[]", "verl-src: verl_src-0.8.0.dev0.dist-info/direct_url.json cannot be read"),
-    ("{", "verl-src: verl_src-0.8.0.dev0.dist-info/direct_url.json cannot be read"),
-]
-
-
-@pytest.mark.parametrize(("value", "says"), EDITABLE)
-def test_an_editable_install_points_to_its_tree(tree: Tree, value: object, says: str) -> None:
+def test_another_editable_install_of_a_name_is_told_by_where_its_module_comes_from(tree: Tree) -> None:
     tree.editable("verl-src", "0.8.0.dev0", "verl")
-    direct_url(tree, value)
-    assert said(tree, "static.wheels") == [says]
+    tree.manifest["checks"]["imports"].append({"module": "verl", "component": "verl-src"})
+    tree.write("/home/me/verl/verl/__init__.py")
+    tree.write(f"{tree.site_name}/__editable__.verl_src.pth", f"{tree.root}/home/me/verl\n")
+    wanted = f"verl comes from /home/me/verl/verl/__init__.py (version unknown), not from {VERL}"
+    assert said(tree, "static.shadow") == [wanted]
 
 
-def test_an_editable_install_of_a_folder_of_the_tree_is_in_order(tree: Tree) -> None:
-    tree.editable("verl-src", "0.8.0.dev0", "verl")
-    direct_url(tree, {"url": f"file://{VERL}/python", "dir_info": {"editable": True}})
-    assert tree.check("static.wheels").status == "passed"
-
-
-@pytest.mark.parametrize("line", ["", "/opt/src/verl-src-old\n", "/old/opt/src/verl-src\n"])
-def test_a_pth_file_that_leads_elsewhere_fails(tree: Tree, line: str) -> None:
-    tree.editable("verl-src", "0.8.0.dev0", "verl")
-    tree.write(f"{tree.site_name}/__editable__.verl_src.pth", line)
-    assert said(tree, "static.wheels") == [f"verl-src: no .pth of it leads to {VERL}"]
-
-
-def test_a_wheel_that_someone_made_editable_fails(tree: Tree) -> None:
+def test_a_module_of_a_wheel_that_comes_from_a_tree_is_told(tree: Tree) -> None:
     wheel(tree)
-    direct_url(tree, {"url": "file:///home/me/vllm", "dir_info": {"editable": True}}, "vllm-0.13.0+empty")
-    assert said(tree, "static.wheels") == ["vllm is an editable install of /home/me/vllm, the manifest says wheel"]
+    tree.write("/home/me/vllm/vllm/__init__.py")
+    tree.write(f"{tree.site_name}/a.pth", f"{tree.root}/home/me/vllm\n")
+    assert said(tree, "static.shadow")[0].startswith("vllm: /home/me/vllm/vllm (version unknown) is beside ")
 
 
 def gone(tree: Tree) -> None:
@@ -172,7 +146,6 @@ TREES: list[tuple[Callable[[Tree], object], str]] = [
     (gone, "megatron-lm: /opt/src/megatron-lm does not exist"),
     (emptied, "megatron-lm: /opt/src/megatron-lm is empty"),
     (a_file, "megatron-lm: /opt/src/megatron-lm is no folder"),
-    (lambda t: t.manifest["sources"][0].update(path=None), "megatron-lm: the manifest gives no path for install tree"),
 ]
 
 

@@ -49,8 +49,6 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.preload": environment.preload_check,
     "static.libraries": libraries.libraries_check,
     "static.programs": environment.programs_check,
-    "static.exclusive": packages.exclusive_check,
-    "static.denied": packages.denied_check,
     "static.shadow": shadow.shadow_check,
     "static.device-type": libraries.device_check,
     "static.pip-check": packages.pip_check,
@@ -89,39 +87,26 @@ def run_checks(
 ) -> list[Outcome]:
     """Runs the checks named by id; `tell` gets each outcome when its check ends. The rule for skips is applied."""
     found: dict[str, Outcome] = {}
-    failures: set[str] = set()
 
     def end(name: str, outcome: Outcome) -> None:
         if name not in found:
-            failures.update([name] if outcome.status == "failed" else [])
             found[name] = replace(allowed_skip(image, name, outcome), id=name, level=name.split(".", maxsplit=1)[0])
             tell(found[name])
 
+    imports = begin_imports(image, [name for name in wanted if name.startswith("import.")])
+    no_npu = npu.why_no_npu(image)
     try:
-        _run_checks(image, wanted, failures, end, found)
+        for name in wanted:
+            ground = [other for other in NEEDS.get(name, ()) if other in found and found[other].status == "failed"]
+            while name.startswith("import.") and name not in found:
+                end(*imports.get())
+            if no_npu and needs_npu(name):
+                end(name, skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ()))
+            elif name not in found:
+                end(name, skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image))
     finally:
         tidy(image)
     return [found[name] for name in wanted]
-
-
-def _run_checks(
-    image: Image,
-    wanted: Sequence[str],
-    failures: set[str],
-    end: Callable[[str, Outcome], None],
-    found: Mapping[str, Outcome],
-) -> None:
-    imports = begin_imports(image, [name for name in wanted if name.startswith("import.")])
-    no_npu = npu.why_no_npu(image)
-    for name in wanted:
-        if name.startswith("import."):
-            while name not in found:
-                end(*imports.get())
-        elif no_npu and needs_npu(name):
-            end(name, skipped(no_npu, five_points(image) if name == "npu.nodes" and no_npu == npu.NO_NPU else ()))
-        else:
-            ground = [other for other in NEEDS.get(name, ()) if other in failures]
-            end(name, skipped(f"{ground[0]} failed") if ground else guarded(CHECKS[name], image))
 
 
 def begin_imports(image: Image, names: Sequence[str]) -> "SimpleQueue[tuple[str, Outcome]]":

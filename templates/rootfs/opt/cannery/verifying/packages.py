@@ -2,7 +2,6 @@
 
 import csv
 import fnmatch
-import json
 import os
 import re
 import stat
@@ -10,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from verifying.child import run
-from verifying.image import OVERLAY, VENV, Image, read_text, within
+from verifying.image import OVERLAY, VENV, Image, read_text
 from verifying.manifest import distributed, installed
 from verifying.outcome import Outcome, failed, judged
 from verifying.versions import normal_name, same_release, same_version
@@ -118,7 +116,7 @@ def tree_fault(image: Image, item: Mapping[str, Any]) -> str:
     """What is wrong with a source's tree; "" when it is there, or is not to be."""
     path = item["path"]
     if path is None:
-        return "" if item["install"] == "wheel" else f"the manifest gives no path for install {item['install']}"
+        return ""
     if not image.exists(path):
         return f"{path} does not exist"
     if not os.path.isdir(image.path(path)):
@@ -126,53 +124,23 @@ def tree_fault(image: Image, item: Mapping[str, Any]) -> str:
     return "" if any(not stat.S_ISDIR(entry.mode) for entry in image.tree(path)) else f"{path} is empty"
 
 
-def install_fault(image: Image, item: Mapping[str, Any], found: Distribution) -> str:
-    """How a source's distribution is not installed in the way of the manifest; "" when it is."""
-    try:
-        direct = json.loads(read_text(os.path.join(image.site, found.folder, "direct_url.json")) or "{}")
-        editable = direct.get("dir_info", {}).get("editable") is True
-        place = unquote(urlsplit(direct.get("url", "")).path)
-    except (ValueError, AttributeError, TypeError):
-        return f"{found.key}: {found.folder}/direct_url.json cannot be read"
-    path = item["path"]
-    if item["install"] == "wheel" or not path:
-        return f"{found.key} is an editable install of {place}, the manifest says {item['install']}" if editable else ""
-    if not editable:
-        return f"{found.key} is no editable install, the manifest says of {path}"
-    if not within(image.path(place), image.path(path)):
-        return f"{found.key} is an editable install of {place}, the manifest says {path}"
-    return "" if is_led_to(image, found.key, path) else f"{found.key}: no .pth of it leads to {path}"
-
-
-def is_led_to(image: Image, key: str, path: str) -> bool:
-    """Whether a .pth file of a distribution, or the finder that one starts, names a path or what is below it."""
-    rows = all_records(image).get(key) or ()
-    names = (row.path for row in rows if os.path.dirname(row.path) == image.site)
-    starts = [name for name in names if name.endswith(".pth") or os.path.basename(name).startswith("__editable__")]
-    wanted = "|".join(re.escape(place) for place in {path, image.path(path), os.path.realpath(image.path(path))})
-    return any(re.search(rf"(?<![\w./-])({wanted})(?![\w.-])", read_text(name)) for name in starts)
-
-
 def wheels_check(image: Image) -> Outcome:
-    """Each distribution of the manifest is installed once, in its version and (from source) way, and no other is."""
+    """Each distribution of the manifest is installed once and in its version, no other is, and none that must not be.
+
+    Where code comes from, if a source was reinstalled in another way, is static.shadow's finding.
+    """
     found: dict[str, list[Distribution]] = defaultdict(list)
     for item in distributions(image):
         found[item.key].append(item)
     wheels, sources = image.manifest["wheels"], distributed(image.manifest)
     looked = [copies_fault(found, item, same_version) for item in wheels]
-    for made in sources:
-        copies = found.get(normal_name(made["name"]), ())
-        looked.append(copies_fault(found, made, same_release))
-        looked += [install_fault(image, made, copies[0])] if len(copies) == 1 else []
-    faults = [fault for fault in looked if fault]
+    looked += [copies_fault(found, item, same_release) for item in sources]
+    faults = [fault for fault in looked if fault] + clashes(image) + denied(image)
     wanted = {normal_name(item["name"]) for item in (*wheels, *sources)}
-    extra = sorted(set(found) - wanted)
-    elsewhere = [name for name in extra if denied_by(image, name) or name in clashing(image)]
-    faults += [f"{name} {found[name][0].version} is not in the manifest" for name in extra if name not in elsewhere]
+    faults += [f"{name} {found[name][0].version} is not in the manifest" for name in sorted(set(found) - wanted)]
     on_top = ((f"{item.name} {item.version}", image.shown(place)) for place, item in added(image))
     faults += [f"{what} in {place} is not in the manifest" for what, place in on_top]
-    notes = f"; also {', '.join(elsewhere)}: see static.denied and static.exclusive" if elsewhere else ""
-    return judged(faults, f"{len(wanted)} distributions as in the manifest{notes}")
+    return judged(faults, f"{len(wanted)} distributions as in the manifest")
 
 
 def copies_fault(
@@ -190,44 +158,23 @@ def copies_fault(
     return ""
 
 
-def clashes(image: Image) -> list[list[Distribution]]:
-    """What is installed of each exclusive group of the manifest of which more than one is."""
-    here = {item.key: item for item in distributions(image)}
+def clashes(image: Image) -> list[str]:
+    """Distributions that overwrite each other: triton and triton-ascend both own the folder triton (T07)."""
+    here = {item.key: f"{item.name} {item.version}" for item in distributions(image)}
     groups = ([here[name] for name in map(normal_name, group) if name in here] for group in image.manifest["exclusive"])
-    return [group for group in groups if len(group) > 1]
+    return [f"{' and '.join(group)} are installed together" for group in groups if len(group) > 1]
 
 
-def clashing(image: Image) -> set[str]:
-    """The names of all that clashes."""
-    return {item.key for group in clashes(image) for item in group}
-
-
-def exclusive_check(image: Image) -> Outcome:
-    """No two distributions that overwrite each other: triton and triton-ascend both own the folder triton (T07)."""
-    faults = [
-        f"{' and '.join(f'{item.name} {item.version}' for item in group)} are installed together"
-        for group in clashes(image)
-    ]
-    return judged(faults, f"{len(image.manifest['exclusive'])} groups, at most one of each installed")
-
-
-def denied_by(image: Image, name: str) -> str:
-    """The pattern of the manifest's deny list that a name matches; "" when none does."""
-    patterns: list[str] = image.manifest["deny"]
-    return next((item for item in patterns if fnmatch.fnmatchcase(name, item.lower().replace("_", "-"))), "")
-
-
-def denied_check(image: Image) -> Outcome:
-    """Nothing of the deny list (CUDA packages) is installed; who asked for it is named."""
+def denied(image: Image) -> list[str]:
+    """What is installed of the manifest's deny list (CUDA packages), with who asked for it."""
     faults = []
-    clash = clashing(image)  # reported by static.exclusive
     for item in distributions(image):
-        pattern = denied_by(image, item.key)
-        if pattern and item.key not in clash:
-            askers = sorted({other.name for other in distributions(image) if item.key in other.requires})
-            asked = f", asked by {', '.join(askers)}" if askers else ""
-            faults.append(f"{item.name} {item.version} is installed (denied: {pattern}){asked}")
-    return judged(faults, f"none of {len(image.manifest['deny'])} patterns is installed")
+        patterns = (pattern.lower().replace("_", "-") for pattern in image.manifest["deny"])
+        pattern = next((pattern for pattern in patterns if fnmatch.fnmatchcase(item.key, pattern)), "")
+        askers = sorted({other.name for other in distributions(image) if item.key in other.requires})
+        asked = f", asked by {', '.join(askers)}" if askers else ""
+        faults += [f"{item.name} {item.version} is installed (denied: {pattern}){asked}"] if pattern else []
+    return faults
 
 
 def pip_check(image: Image) -> Outcome:
