@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FILES = Path(__file__).parent / "files"
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What the real templates/ copies into every folder as it is; its text is tested where it is run.
-COPIED = ("tools/", *(f"rootfs/opt/cannery/{name}" for name in ("verify", "training/", "patched.py", "activate.sh")))
+COPIED = ("tools/", *(f"rootfs/opt/cannery/{name}" for name in ("verify", "training/", "patched.py")))
 TEMPLATES = Context(ROOT, ROOT, {}, Arch.AMD64, is_terminal=False).templates
 
 

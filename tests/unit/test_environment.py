@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from factories import (
@@ -232,43 +231,6 @@ def test_links_from_a_tree_lead_into_the_trees_that_stand_there() -> None:
 def test_links_into_an_editable_tree() -> None:
     pins = [*TREES[:4], {"name": "library", "commit": LIBRARY}]
     assert list(tree_links(trees(pins, tree_links=LINKS))) == [("/opt/src/patcher/lib", "/opt/src/library/lib")]
-
-
-# The script that some guides source
-
-ACTIVATE = Path(__file__).resolve().parent.parent.parent / "templates/rootfs/opt/cannery/activate.sh"
-
-
-@pytest.mark.parametrize("shell", ["sh", "bash"])
-def test_the_activate_script_prints_what_is_set_and_changes_nothing(shell: str) -> None:
-    env = {"PATH": "/nowhere", "VIRTUAL_ENV": "/opt/venv", "ATB_HOME_PATH": f"{ATB}/cxx_abi_1", "LD_PRELOAD": ""}
-    env["PYTHONPATH"] = "/a b:/opt/src/x"
-    command = [f"/bin/{shell}", "-eu", "-c", f". {ACTIVATE}"]
-    done = subprocess.run(command, capture_output=True, check=True, env=env, text=True)
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
-        "Nothing to activate: the image's environment is set.",
-        "  python: none on PATH",
-        "  VIRTUAL_ENV: /opt/venv",
-        "  ASCEND_HOME_PATH: not set",
-        f"  ATB_HOME_PATH: {ATB}/cxx_abi_1",
-        "  PYTHONPATH: /a b:/opt/src/x",
-        "  LD_PRELOAD: not set",
-    ]
-    seen = exported(f"/bin/{shell}", f"name=kept\n. {ACTIVATE} > /dev/null\nexport name", env)
-    assert {n: v for n, v in seen.items() if n not in {"_", "PWD", "SHLVL", "OLDPWD"}} == {**env, "name": "kept"}
-
-
-def test_the_activate_script_says_how_to_get_an_environment_that_is_not_there(tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho Python 3.11.14\n")
-    python.chmod(0o755)
-    command = ["/bin/sh", "-eu", str(ACTIVATE)]
-    done = subprocess.run(command, capture_output=True, check=True, env={"PATH": str(tmp_path)}, text=True)
-    first, *rest = done.stdout.splitlines()
-    assert "does not have the image's environment" in first
-    assert "/etc/profile.d/cannery.sh" in first
-    assert rest[:2] == [f"  python: {python}", "  version: Python 3.11.14"]
 
 
 def exported(shell: str, script: str, env: dict[str, str]) -> dict[str, str]:

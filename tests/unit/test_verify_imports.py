@@ -120,21 +120,6 @@ def test_a_failed_import_does_not_spoil_the_next(tree: Tree) -> None:
     assert found["spoilt"][0] == "passed"
 
 
-def test_setuptools_can_be_imported_after_pip(tree: Tree) -> None:
-    # As in setuptools 80: `import pip` sets an attribute of the finder, and distutils is the standard library's then.
-    tree.write(f"{tree.site_name}/_distutils_hack.py", "class Finder: pass\n\nDISTUTILS_FINDER = Finder()\n")
-    tree.write(
-        f"{tree.site_name}/pip/__init__.py",
-        "import _distutils_hack\n_distutils_hack.DISTUTILS_FINDER.spec_for_distutils = lambda: None\n",
-    )
-    tree.write(
-        f"{tree.site_name}/setuptools.py",
-        "import _distutils_hack\nassert not hasattr(_distutils_hack.DISTUTILS_FINDER, 'spec_for_distutils')\n",
-    )
-    found = imports(tree, "pip", "setuptools")
-    assert {status for status, _ in found.values()} == {"passed"}
-
-
 def test_the_first_cause_is_told_not_the_last_symptom(tree: Tree) -> None:
     assert imports(tree, "chained")["chained"][1].startswith(
         f"libhccl.so is not found: no folder of LD_LIBRARY_PATH or of {TOOLKIT}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from data.verify_tree import REPOSITORY, Tree, elf
 
 import verify
+from verifying.image import Image, Options
 from verifying.loader import MACHINES, cached_libraries, read_elf
 from verifying.outcome import Outcome, summary
 from verifying.versions import cann_version, same_version
@@ -111,14 +111,14 @@ def test_a_manifest_of_any_other_form_ends_in_one_line(
     ("text", "says"),
     [
         (None, "No such file or directory"),
-        ("", "line 1 column 1: Expecting value"),
+        ("", "no JSON text: Expecting value: line 1 column 1"),
         ('{"schema": 1,\n "x"}', "line 2 column 5"),
         ("\xff", "expected an object"),
-        (b"\xff\xfe", "not JSON text"),
+        (b"\xff\xfe", "no JSON text: "),
         ("[]", "expected an object, found []"),
         ('{"schema": 2}', "schema 2; this script reads schema 1"),
         ("{}", "of another form (KeyError"),
-        ("[" * 100_000, "not JSON text"),
+        ("[" * 100_000, "no JSON text: "),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
@@ -229,20 +229,17 @@ def test_elf_made_by_gcc(tmp_path: Path, flag: str, path: str) -> None:
     assert "libm.so.6" in found.needed
 
 
-def test_the_loaders_cache(tmp_path: Path) -> None:
-    strings = b"liba.so.1\0/usr/lib/liba.so.1\0"
-    start = 48 + 24
-    entry = struct.pack("<iIIIQ", 0x303, start, start + 10, 0, 0)
-    cache = tmp_path / "ld.so.cache"
-    cache.write_bytes(b"glibc-ld.so.cache1.1" + struct.pack("<II", 1, len(strings)) + bytes(20) + entry + strings)
-    assert cached_libraries(str(cache)) == {"liba.so.1": "/usr/lib/liba.so.1"}
-    assert cached_libraries(str(tmp_path / "none")) == {}
-    cache.write_bytes(b"ld.so-1.7.0")
-    assert cached_libraries(str(cache)) == {}
+def test_the_loaders_cache(tree: Tree) -> None:
+    tree.write(
+        "/sbin/ldconfig", "#!/bin/sh\nprintf '1 libs\\n\\tliba.so.1 (libc6,x86-64) => /usr/lib/liba.so.1\\n'\n", 0o755
+    )
+    assert cached_libraries(tree.image()) == [("liba.so.1", "/usr/lib/liba.so.1")]
+    (tree.root / "sbin/ldconfig").unlink()
+    assert cached_libraries(tree.image()) == []
 
 
 def test_the_cache_of_this_host_names_libc() -> None:
-    assert Path(cached_libraries("/etc/ld.so.cache")["libc.so.6"]).exists()
+    assert Path(dict(cached_libraries(Image({}, options=Options())))["libc.so.6"]).exists()
 
 
 def outcome(level: str, status: str, message: str = "m") -> object:

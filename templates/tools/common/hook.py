@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,33 +79,13 @@ def pretended(package: str, version: str) -> dict[str, str]:
 
 def unpack(file: Path, home: Path) -> None:
     """Unpack a source into `home`: a tree's tar as it is, a source distribution without its one top folder."""
-    home.mkdir(parents=True, exist_ok=True)  # an image may start there
-    if file.suffix == ".zip":
-        unpack_zip(file, home)
-    else:
-        unpack_tar(file, home)
+    place = home.with_name(f"{home.name}-packed")
+    shutil.unpack_archive(file, place)
+    tops = list(place.iterdir())
+    # Only a compressed one is a source distribution.
+    top = tops[0] if len(tops) == 1 and tops[0].is_dir() and file.suffix != ".tar" else place
+    shutil.copytree(top, home, symlinks=True, dirs_exist_ok=True)  # an image may start there
+    shutil.rmtree(place)
     for path in home.rglob("*"):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-
-
-def unpack_tar(file: Path, home: Path) -> None:
-    """Unpack a tar. Only a compressed one is a source distribution."""
-    with tarfile.open(file) as archive:
-        members = archive.getmembers()
-        tops = {member.name.split("/")[0] for member in members}
-        single = len(tops) == 1 and all(m.isdir() or "/" in m.name for m in members) and file.suffix != ".tar"
-        for member in members:
-            if single:
-                member.name = member.name.partition("/")[2]
-            if member.name:
-                archive.extract(member, home)
-
-
-def unpack_zip(file: Path, home: Path) -> None:
-    """Unpack an old source distribution, without its top folder."""
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            info.filename = info.filename.partition("/")[2]
-            if info.filename:
-                archive.extract(info, home)

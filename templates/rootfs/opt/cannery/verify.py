@@ -20,7 +20,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 # Python does not put the script's folder on the path with -I, -P or PYTHONSAFEPATH. Only this process is changed: a
@@ -30,7 +29,7 @@ sys.dont_write_bytecode = True  # root runs this too, and no __pycache__ may app
 
 from verifying.checks import LEVELS, USUAL, check_ids, run_checks
 from verifying.image import MANIFEST, Image, Options
-from verifying.manifest import DIGEST, ManifestError, load_manifest
+from verifying.manifest import DIGEST, ManifestError, load_manifest, nearest
 from verifying.outcome import Outcome, document, lines_of, result_of, summary, values_of
 
 EXIT = {"passed": 0, "failed": 1, "unable": 3}
@@ -100,8 +99,7 @@ def chosen(manifest: Mapping[str, Any], options: argparse.Namespace) -> list[str
     known = check_ids(manifest)
     for name in options.only or ():
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise LookupError(f"no check {name}" + (f"; nearest: {near[0]}" if near else "; --list prints them"))
+            raise LookupError(f"no check {name}{nearest(name, known) or '; --list prints them'}")
     named = options.only or options.list  # a check that is asked for by its id, or the list of all
     only, levels = options.only or known, options.level or (LEVELS if named else USUAL)
     return [name for name in known if name in only and name.split(".")[0] in levels]

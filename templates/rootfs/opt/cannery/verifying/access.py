@@ -13,18 +13,13 @@ SCRIPT = ("/opt/cannery/verify.py", "/opt/cannery/verifying/**")
 
 
 def readable_check(image: Image) -> Outcome:
-    """Other users can read all that Python needs, nothing of it lies below /root, and the image's user has a name."""
+    """Other users can read all that Python needs, and nothing of it lies below /root."""
     base, sources = image.manifest["base"], source_paths(image.manifest)
     single = [base["python_home"], base["toolkit_home"], *scripts(base), SCRIPT[0], *image.find(SCRIPT[1])]
     ways = [VENV, f"{VENV}/bin/python", *single, image.shown(image.manifest_path), *sources]
     faults = [fault for path in ways for fault in closed_on_the_way(image, path)]
     every = [entry for tree in [VENV, *sources] for entry in image.tree(tree)]
     faults += filter(None, (entry_fault(image, entry) for entry in every))
-    user = image.manifest["user"]
-    if user:
-        line = rf"^{re.escape(user['name'])}:[^:]*:{user['uid']}:"
-        if not re.search(line, image.text("/etc/passwd"), re.MULTILINE):
-            faults.append(f"/etc/passwd has no user {user['name']} with uid {user['uid']}")
     return judged(list(dict.fromkeys(faults)), f"{len(every)} files and folders are readable by other users")
 
 
@@ -77,7 +72,9 @@ def user_check(image: Image) -> Outcome:
 
 
 def user_faults(image: Image, user: dict[str, object]) -> list[str]:
-    """How /etc/passwd and HOME depart from the manifest's user. static.readable checks that the user exists."""
+    """How /etc/passwd and HOME depart from the manifest's user."""
+    if field(image, user["uid"], 0) != user["name"]:
+        return [f"/etc/passwd has no user {user['name']} with uid {user['uid']}"]
     faults = []
     for what, column in (("gid", 3), ("home", 5)):
         wanted, found = user.get(what), field(image, user["uid"], column)
@@ -89,9 +86,9 @@ def user_faults(image: Image, user: dict[str, object]) -> list[str]:
     return faults
 
 
-def field(image: Image, uid: object, column: int) -> str:
-    """A column of the line that /etc/passwd has for a number; "" when it has none."""
-    line = re.search(rf"^[^:\n]*:[^:\n]*:{uid}:.*$", image.text("/etc/passwd"), re.MULTILINE)
+def field(image: Image, number: object, column: int, kind: str = "passwd") -> str:
+    """A column of the line that /etc/passwd or /etc/group has for a number; "" when it has none."""
+    line = re.search(rf"^[^:\n]*:[^:\n]*:{number}:.*$", image.text(f"/etc/{kind}"), re.MULTILINE)
     return line[0].split(":")[column] if line else ""
 
 
@@ -130,21 +127,10 @@ def why_closed(image: Image, path: str) -> str:
         return f"{image.shown(here)} is no folder"
     if os.access(here, os.W_OK | os.X_OK, effective_ids=True):
         return ""
-    about = os.stat(here)
-    if os.statvfs(here).f_flag & os.ST_RDONLY and may_write(about):
+    if os.statvfs(here).f_flag & os.ST_RDONLY:
         return READ_ONLY
+    about = os.stat(here)
     return f"{image.shown(here)} belongs to {about.st_uid}:{about.st_gid}, mode {about.st_mode & 0o7777:04o}"
-
-
-def may_write(about: os.stat_result) -> bool:
-    """Whether owner, group and mode let this process write in a folder, whatever the file system is mounted as."""
-    if os.geteuid() == 0:
-        return True
-    if about.st_uid == os.geteuid():
-        return about.st_mode & 0o300 == 0o300
-    if about.st_gid in {os.getegid(), *os.getgroups()}:
-        return about.st_mode & 0o030 == 0o030
-    return about.st_mode & 0o003 == 0o003
 
 
 def top(path: str) -> str:

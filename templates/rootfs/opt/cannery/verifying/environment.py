@@ -4,13 +4,14 @@ import glob
 import os
 import re
 import shlex
+import shutil
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from verifying.child import run
 from verifying.image import Image
-from verifying.loader import MACHINES, entries, folders, read_elf
+from verifying.loader import entries, folders
 from verifying.manifest import scripts, shown
 from verifying.outcome import Outcome, judged, passed, warning
 
@@ -22,18 +23,14 @@ SHELLS_OWN = {"PWD", "OLDPWD", "SHLVL", "_", "ATB_CXX_ABI"}
 MARK = "cannery-environment-follows"
 PRINT = f"printf '\\0{MARK}\\0'; env -0"
 PROOFS = {"libjemalloc": "mallctl"}  # what only that library defines
-LIBRARY_FOLDERS = (
-    *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib", "/lib64", "/lib"),
-    *("/usr/lib/*-linux-gnu", "/lib/*-linux-gnu"),
-)
 
 
 def env_check(image: Image) -> Outcome:
     """The environment is the manifest's in this process, in a login shell and in process 1 (behind the entrypoint)."""
     views = {"this process": dict(image.env)}
     notes = []
-    for name, look in (("a login shell (bash -lc)", login_env), ("process 1", first_env)):
-        found = look(image)
+    others = {"a login shell (bash -lc)": shell_env(image, "bash", "-lc", PRINT), "process 1": first_env(image)}
+    for name, found in others.items():
         if isinstance(found, str):
             notes.append(f"{name} not compared: {found}")
         else:
@@ -65,11 +62,6 @@ def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
     if chosen and int(chosen[1]) != abi:
         faults.append(f"ATB_HOME_PATH chooses the C++ ABI {chosen[1]} ({home}), torch needs {abi}")
     return faults
-
-
-def login_env(image: Image) -> dict[str, str] | str:
-    """The environment of a login shell, or why there is none."""
-    return shell_env(image, "bash", "-lc", PRINT)
 
 
 def shell_env(image: Image, *command: str) -> dict[str, str] | str:
@@ -156,7 +148,7 @@ def preload_check(image: Image) -> Outcome:
             notes = f"found: {', '.join(near)}" if near else "nothing like it was found"
             faults.append(f"{name} does not exist; {notes}")
         elif os.path.realpath(image.path(path)) not in mapped:
-            faults.append(f"{name} exists but is not loaded in this process{why_not_loaded(image, name, path)}")
+            faults.append(f"{name} exists but is not loaded in this process")
         elif fault := disguised(image, name, path):
             faults.append(fault)
     return judged(faults, f"{', '.join(names)} loaded" if names else "nothing is to be preloaded")
@@ -165,15 +157,10 @@ def preload_check(image: Image) -> Outcome:
 def programs_check(image: Image) -> Outcome:
     """What components call at run time is on PATH: MindSpeed and Megatron-LM compile on first use (T27)."""
     names = image.manifest["checks"].get("programs", ())
-    places = [image.path(folder) for folder in entries(image.env, "PATH")]
-    missing = [name for name in names if not any(is_program(f"{place}/{name}") for place in places)]
+    places = ":".join(image.path(folder) for folder in entries(image.env, "PATH"))
+    missing = [name for name in names if not shutil.which(name, path=places)]
     faults = [f"{name} is not on PATH, and is called at run time" for name in missing]
     return judged(faults, f"{', '.join(names)} on PATH" if names else "no program is called at run time")
-
-
-def is_program(path: str) -> bool:
-    """Whether a path is a file that this process may run."""
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def disguised(image: Image, name: str, path: str) -> str:
@@ -187,18 +174,6 @@ def disguised(image: Image, name: str, path: str) -> str:
 def candidates(image: Image, name: str) -> list[str]:
     """Files that may have been meant by a preload entry that does not exist."""
     stem = glob.escape(name.split(".so", maxsplit=1)[0])
-    found = {path for folder in LIBRARY_FOLDERS for path in image.find(f"{folder}/{stem}.so*")}
+    places = (*folders(image), "/usr/local/lib", "/usr/lib/*-linux-gnu")
+    found = {path for folder in places for path in image.find(f"{folder}/{stem}.so*")}
     return sorted(filter(image.exists, found))
-
-
-def why_not_loaded(image: Image, name: str, path: str) -> str:
-    """A reason that can be seen from the file or the environment."""
-    try:
-        elf = read_elf(image.path(path))
-    except (OSError, ValueError) as error:
-        return f": {error}"
-    if elf is None:
-        return ": it is not a shared library"
-    if elf.machine != MACHINES[image.manifest["target"]["arch"]]:
-        return ": it is for another processor"
-    return "" if name in entries(image.env, "LD_PRELOAD") else ": LD_PRELOAD does not name it here"

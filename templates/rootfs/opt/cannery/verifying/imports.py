@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PathDistribution
+from importlib.metadata import EntryPoint, PathDistribution
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from verifying.child import Answer, run, work
 from verifying.image import VENV, Image
@@ -20,30 +20,17 @@ from verifying.loader import advice, missing_library
 from verifying.manifest import installed
 from verifying.outcome import Outcome, failed, judged, passed, skipped
 from verifying.packages import distributions
-from verifying.versions import cann_version, normal_name, same_version, version_key
+from verifying.versions import cann_version, normal_name, release, same_version
 
 PLUGINS = "import.plugins"
 HOST, PLATFORM = "vllm", "vllm.platform_plugins"
 GROUPS = (PLATFORM, "torch.backends")
 
 
-class Plugin(NamedTuple):
-    """One entry point of a distribution: `name = module:attribute` below `group`."""
-
-    owner: str
-    group: str
-    name: str
-    value: str
-
-    @property
-    def task(self) -> dict[str, Any]:
-        """The worker's task. vLLM calls its platform plugins; torch's are loaded, `import torch` called them before."""
-        module, _, attribute = self.value.partition(":")
-        called = self.group == PLATFORM
-        return {"do": "plugin", "module": module, "attribute": attribute, "call": called, **self._asdict()}
-
-    def __str__(self) -> str:
-        return f"{self.owner}'s {self.name} = {self.value} ({self.group})"
+def shown(point: EntryPoint) -> str:
+    """A plugin's entry point for messages."""
+    owner = normal_name(point.dist.name) if point.dist else ""
+    return f"{owner}'s {point.name} = {point.value} ({point.group})"
 
 
 def has_plugins(manifest: Mapping[str, Any]) -> bool:
@@ -51,11 +38,11 @@ def has_plugins(manifest: Mapping[str, Any]) -> bool:
     return HOST in {normal_name(item["name"]) for item in installed(manifest)}
 
 
-def plugins(image: Image) -> list[Plugin]:
+def plugins(image: Image) -> list[EntryPoint]:
     """The entry points of the manifest's distributions that are plugins."""
     wanted = {normal_name(item["name"]) for item in installed(image.manifest)}
     return [
-        Plugin(item.key, point.group, point.name, point.value.partition("[")[0].strip())
+        point
         for item in distributions(image)
         if item.key in wanted
         for point in PathDistribution(Path(image.site, item.folder)).entry_points
@@ -63,14 +50,21 @@ def plugins(image: Image) -> list[Plugin]:
     ]
 
 
-def plugin_faults(image: Image, plugin: Plugin, answer: Answer) -> list[str]:
+def plugin_task(point: EntryPoint) -> dict[str, Any]:
+    """The worker's task. vLLM calls its platform plugins; torch's are loaded, `import torch` called them before."""
+    module, _, attribute = point.value.partition("[")[0].strip().partition(":")
+    about = {"group": point.group, "name": point.name, "value": point.value}
+    return {"do": "plugin", "module": module, "attribute": attribute, "call": point.group == PLATFORM, **about}
+
+
+def plugin_faults(image: Image, point: EntryPoint, answer: Answer) -> list[str]:
     """Why a plugin that a child loaded is not the installed one; static.shadow looks where its module comes from."""
-    result, module = answer.result, plugin.task["module"]
+    result, module = answer.result, plugin_task(point)["module"]
     if not result["file"]:
         where = " and ".join(map(image.shown, result["places"])) or "nowhere"
-        return [f"{plugin}: {module} is a folder without code: {where}"]
-    faults = [f"{plugin}: {image.shown(result['file'])} has no {result['lacks']}"] if result["lacks"] else []
-    return faults + ([] if result["seen"] else [f"{plugin}: Python does not find this entry point"])
+        return [f"{shown(point)}: {module} is a folder without code: {where}"]
+    faults = [f"{shown(point)}: {image.shown(result['file'])} has no {result['lacks']}"] if result["lacks"] else []
+    return faults + ([] if result["seen"] else [f"{shown(point)}: Python does not find this entry point"])
 
 
 PAIR = "import.torch-npu-pair"
@@ -120,7 +114,7 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> Iterator[tuple[str, 
         yield from ((name, skipped(f"stand-in: {reasons.get(name, usual)}")) for name in left_out)
         wanted, names = ([name for name in some if name not in left_out] for some in (wanted, names))
     found = plugins(image) if PLUGINS in wanted else []
-    answers = work(image, [*(_task(rows.get(name, ())) for name in names), *(plugin.task for plugin in found)])
+    answers = work(image, [*(_task(rows.get(name, ())) for name in names), *map(plugin_task, found)])
     imported = set()
     for name, answer in zip(names, answers, strict=False):
         good = pair_outcome if name == PAIR else partial(import_outcome, items=rows[name])
@@ -181,8 +175,7 @@ def pair_outcome(image: Image, answer: Answer) -> Outcome:
         wanted = versions.get(name, "")
         if wanted and not same_version(wanted, found[module]):
             faults.append(f"{module} is {found[module]} at import, the manifest says {wanted}")
-    releases = [version_key(found[module])[0][1:2] for module in ("torch", "torch_npu")]
-    if releases[0] != releases[1]:
+    if release(found["torch"]) != release(found["torch_npu"]):
         faults.append(f"torch_npu {found['torch_npu']} is not made for torch {found['torch']}")
     if not found["extension"].endswith(".so"):
         faults.append(f"torch_npu's C extension is not loaded (torch_npu._C: {found['extension'] or 'absent'})")
@@ -193,18 +186,19 @@ def pair_outcome(image: Image, answer: Answer) -> Outcome:
     return judged(faults, f"torch {found['torch']} and torch_npu {found['torch_npu']}, C++ ABI {found['abi']}; {notes}")
 
 
-def plugins_outcome(image: Image, answers: Sequence[tuple[Plugin, Answer]]) -> Outcome:
+def plugins_outcome(image: Image, answers: Sequence[tuple[EntryPoint, Answer]]) -> Outcome:
     """Judges the plugins as loaded; vLLM without a platform plugin would not know the NPU."""
     faults: list[str] = []
     details: list[str] = []
     good = []
-    if not any(plugin.group == PLATFORM for plugin, _ in answers):
+    if not any(point.group == PLATFORM for point, _ in answers):
         faults.append(f"no distribution of the manifest is a platform plugin of vLLM (entry points {PLATFORM})")
-    for plugin, answer in answers:
+    for point, answer in answers:
         bad = trouble(image, answer)
-        faults += [f"{plugin}: {bad.message}"] if bad else plugin_faults(image, plugin, answer)
+        faults += [f"{shown(point)}: {bad.message}"] if bad else plugin_faults(image, point, answer)
         details += bad.details if bad else ()
-        good.append(f"{plugin}{' gives ' + answer.result['gives'] if answer.ok and answer.result['gives'] else ''}")
+        gives = answer.result["gives"] if answer.ok else ""
+        good.append(f"{shown(point)} gives {gives}" if gives else shown(point))
     outcome = judged(faults, "; ".join(good))
     return replace(outcome, details=(*outcome.details, *details))
 

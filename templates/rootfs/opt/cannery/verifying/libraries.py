@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-from collections.abc import Iterator
 
 from verifying.child import work
 from verifying.image import VENV, Image
@@ -35,7 +34,7 @@ def device_check(image: Image) -> Outcome:
     ]
     if OWNER not in {normal_name(item["name"]) for item in (*installed(image.manifest), *sources)}:
         return judged(faults, f"{OWNER} is not in this image")
-    groups = [list(build_info(image)), list(kernels(image))]
+    groups = chips_named(image)
     for group in groups:
         known = [(chip_of(word), word, path) for word, path in group if chip_of(word)]
         if known and chip not in {found for found, _, _ in known}:
@@ -62,26 +61,18 @@ def chip_of(word: str) -> str:
     return next((chip for chip, names in CHIPS.items() if names.fullmatch(word)), "")
 
 
-def packages(image: Image) -> Iterator[str]:
-    """Where in the image the package may be: in site-packages, in a source tree."""
+def chips_named(image: Image) -> list[list[tuple[str, str]]]:
+    """(word, path) of what the build wrote down, and of the folders of compiled kernels, named as CANN names chips."""
+    stated: list[tuple[str, str]] = []
+    kernels: list[tuple[str, str]] = []
     for folder in (image.shown(image.site), *source_paths(image.manifest)):
-        if image.exists(f"{folder}/{MODULE}"):
-            yield f"{folder}/{MODULE}"
-
-
-def build_info(image: Image) -> Iterator[tuple[str, str]]:
-    """(word, file) of what the build wrote down."""
-    for package in packages(image):
-        path = f"{package}/_build_info.py"
-        for match in STATED.finditer(image.text(path)):
-            yield match[1], path
-
-
-def kernels(image: Image) -> Iterator[tuple[str, str]]:
-    """(word, folder) of compiled kernels: their folders have the names that CANN's compiler gives to chips."""
-    for package in packages(image):
-        found = [path for kind in ("config", "kernel") for path in image.find(f"{package}/{KERNELS}/{kind}/ascend*")]
-        yield from {os.path.basename(path): path for path in found}.items()
+        path = f"{folder}/{MODULE}/_build_info.py"
+        stated += [(match[1], path) for match in STATED.finditer(image.text(path))]
+        found = [
+            name for kind in ("config", "kernel") for name in image.find(f"{folder}/{MODULE}/{KERNELS}/{kind}/ascend*")
+        ]
+        kernels += {os.path.basename(name): name for name in found}.items()
+    return [stated, kernels]
 
 
 # Threading layers of numba that its wheel links and does not bring; numba tries them, and does without.

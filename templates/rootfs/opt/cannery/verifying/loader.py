@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
+from verifying.child import run
 from verifying.image import Image
 from verifying.manifest import scripts
 
@@ -78,25 +79,6 @@ def _string(data: mmap.mmap, at: int) -> str:
     return data[at:stop].decode("utf-8", "replace")
 
 
-def cached_libraries(path: str) -> dict[str, str]:
-    """Name → path of /etc/ld.so.cache (glibc's new format, all that ldconfig(8) writes since 2.32); {} without one."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
-        return {}
-    start = data.find(b"glibc-ld.so.cache1.1")
-    if start < 0:
-        return {}
-    (count,) = struct.unpack_from("<I", data, start + 20)
-    found: dict[str, str] = {}
-    for at in range(count):
-        name, where = struct.unpack_from("<II", data, start + 48 + 24 * at + 4)
-        key = data[start + name : data.find(b"\0", start + name)].decode()
-        found.setdefault(key, data[start + where : data.find(b"\0", start + where)].decode())
-    return found
-
-
 DRIVER = "/usr/local/Ascend/driver"
 # Libraries that the host's driver mount brings (driver/lib64/driver and lib64/common); an image has none of them.
 DRIVER_LIBRARIES = re.compile(
@@ -128,10 +110,18 @@ def system_libraries(image: Image) -> set[str]:
             if os.path.isdir(where):
                 here = (name for name in os.listdir(where) if ".so" in name)
                 names |= {name for name in here if os.path.exists(os.path.join(where, name))}
-        cache = cached_libraries(image.path("/etc/ld.so.cache"))
-        return names | {name for name, path in cache.items() if image.exists(path)}
+        return names | {name for name, path in cached_libraries(image) if image.exists(path)}
 
     return image.remember("system libraries", look)
+
+
+def cached_libraries(image: Image) -> list[tuple[str, str]]:
+    """(name, path) of what the loader's cache has, by ldconfig; none without one."""
+    try:
+        child = run(image, [image.path("/sbin/ldconfig"), "-p", "-C", image.path("/etc/ld.so.cache")])
+    except OSError:
+        return []
+    return re.findall(r"^\s+(\S+) .*=> (\S+)$", child.out, re.MULTILINE)
 
 
 def resolves(image: Image, path: str, elf: Elf, name: str) -> bool:
@@ -170,7 +160,4 @@ def advice(image: Image, name: str) -> str:
     gone = [path for path in [home, *scripts(base)] if not image.exists(path)]
     if gone:
         return f"{', '.join(gone)} does not exist: the CANN toolkit is not in this image"
-    lost = [folder for folder in wanted if folder not in entries(image.env, "LD_LIBRARY_PATH")]
-    if lost:
-        return f"LD_LIBRARY_PATH lacks {', '.join(lost)} of the manifest"
     return f"no folder of LD_LIBRARY_PATH or of {home} holds it"

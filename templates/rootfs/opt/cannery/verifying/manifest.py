@@ -50,10 +50,8 @@ def load_manifest(path: str, sha256: str = "") -> dict[str, Any]:
         raise ManifestError(f"{path}: another manifest than the one asked for: SHA-256 {found}, wanted {sha256}")
     try:
         value = json.loads(data.decode("utf-8"))
-    except json.JSONDecodeError as error:
-        raise ManifestError(f"{path}: line {error.lineno} column {error.colno}: {error.msg}") from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise ManifestError(f"{path}: not JSON text ({type(error).__name__})") from error
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{path}: no JSON text: {error}") from error
     if isinstance(value, dict) and value.get("schema", 1) != 1:
         raise ManifestError(f"{path}: schema {shown(value['schema'])}; this script reads schema 1")
     if not isinstance(value, dict):

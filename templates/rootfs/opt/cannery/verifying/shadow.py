@@ -1,5 +1,6 @@
 """The check of shadows: modules come from where they were installed, and from nowhere else."""
 
+import glob
 import json
 import os
 import re
@@ -8,6 +9,7 @@ from typing import Any
 
 from verifying.child import program, run
 from verifying.image import Image, below, read_text, within
+from verifying.imports import import_ids
 from verifying.loader import entries
 from verifying.manifest import source_paths
 from verifying.outcome import Outcome, failed, judged
@@ -43,23 +45,16 @@ def source_modules(image: Image) -> dict[str, set[str]]:
     def look() -> dict[str, set[str]]:
         found = {path: set(packages_on_path(image, path)) for path in source_paths(image.manifest)}
         folders = {item.key: item.folder for item in distributions(image)}
-        imports = image.manifest["checks"]["imports"]
+        imports = [row for rows in import_ids(image.manifest).values() for row in rows]
         for item in image.manifest["sources"]:
             if item["path"]:
                 folder = folders.get(normal_name(item["name"]), "") if item["install"] == "editable" else ""
                 text = read_text(os.path.join(image.site, folder, "top_level.txt")) if folder else ""
                 checked = [row["module"] for row in imports if row["component"] == item["component"]]
-                checked += patched_modules(image, item["component"])
                 found[item["path"]] |= {*text.split(), *(module.split(".")[0] for module in checked)}
         return found
 
     return image.remember("source modules", look)
-
-
-def patched_modules(image: Image, component: str) -> list[str]:
-    """The modules of a component that patches change: those by which its code is known, whatever is installed."""
-    files = (file for patch in image.manifest["patches"] if patch["component"] == component for file in patch["files"])
-    return [file["module"] for file in files if file.get("module")]
 
 
 def packages_on_path(image: Image, path: str) -> Iterator[str]:
@@ -70,18 +65,9 @@ def packages_on_path(image: Image, path: str) -> Iterator[str]:
     """
     for entry in entries(image.env, "PYTHONPATH"):
         folder = entry if os.path.exists(entry) else image.path(entry)
-        if within(folder, image.path(path)) and os.path.isdir(folder):
-            for name in os.listdir(folder):
-                if is_package(os.path.join(folder, name)):
-                    yield name
-
-
-def is_package(path: str) -> bool:
-    """Whether a folder is a package, or holds one."""
-    if not os.path.isdir(path):
-        return False
-    inside = (os.path.join(path, name) for name in os.listdir(path))
-    return any(os.path.basename(item) == "__init__.py" or os.path.exists(f"{item}/__init__.py") for item in inside)
+        if within(folder, image.path(path)):
+            for pattern in ("*/__init__.py", "*/*/__init__.py"):
+                yield from (found.partition("/")[0] for found in glob.glob(pattern, root_dir=folder))
 
 
 def homes_of(image: Image, name: str) -> list[str]:
