@@ -69,7 +69,7 @@ def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str
         found = compare((), tree.files, places)
         if found.unread or not places:
             what = f"{tree.what}: {'; '.join(found.unread) or 'no file says what it asks for'}"
-            raise UsageError(what, hint="name the files that do: --from requirements.txt --from setup.py:NAME")
+            raise UsageError(what, hint="name the files that do: --from requirements.txt --from setup.py")
         value = {"requires": list(found.found), "requires_from": list(places)}
         read = " and ".join(places)
     else:

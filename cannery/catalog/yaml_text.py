@@ -14,7 +14,7 @@ import yaml
 from cannery.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Location = tuple[str | int, ...]
 # The largest file has 3,100 nodes and 8 levels: whoever meets one of these bounds has another kind of file.
@@ -22,7 +22,7 @@ MOST_NODES = 100_000
 DEEPEST = 50
 # Of all other tags (`!!set`, `!!binary`, anyone's own) nothing here has any use.
 TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "bool", "null", "merge"))
-BOOL = "tag:yaml.org,2002:bool"
+BOOL, NULL = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # chosen at run time: C where it is
@@ -52,19 +52,34 @@ class YamlDocument:
 
 
 def parse_yaml(text: str, name: str) -> YamlDocument:
-    """Read one YAML text; `name` is how messages call its file.
+    """Read a YAML text of one document; `name` is how messages call its file.
 
     Raises `UsageError` with file:line for broken YAML, duplicate keys, tags, an empty text, and one that is nested too
     deeply; never anything else.
     """
-    index = _Index(name)
+    return _parsed(text, name, lambda loader: [loader.get_single_node()])[0]
+
+
+def parse_documents(text: str, name: str) -> tuple[YamlDocument, ...]:
+    """Read the documents of a YAML text that have a value. Raises as `parse_yaml`."""
+    return _parsed(text, name, _nodes)
+
+
+def _nodes(loader: _Loader) -> Iterator[yaml.Node]:
+    while loader.check_node():
+        node = loader.get_node()
+        if node.tag != NULL:
+            yield node
+
+
+def _parsed(text: str, name: str, nodes: Callable[[_Loader], Iterable[yaml.Node | None]]) -> tuple[YamlDocument, ...]:
+    found = []
     try:
         loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:
-            raise UsageError("the file is empty", where=name, hint="fill it, or remove it")
-        index.add(node, ())
-        value = loader.construct_document(node)
+        for node in filter(None, nodes(loader)):
+            index = _Index(name)
+            index.add(node, ())
+            found.append(YamlDocument(name, loader.construct_document(node), index.lines))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -72,7 +87,9 @@ def parse_yaml(text: str, name: str) -> YamlDocument:
         raise UsageError(f"broken YAML: {problem}", where=where, hint="check indentation, colons and quotes") from error
     except RecursionError as error:
         raise _too_deep(f"{name}:1") from error
-    return YamlDocument(name, value, index.lines)
+    if not found:
+        raise UsageError("the file is empty", where=name, hint="fill it, or remove it")
+    return tuple(found)
 
 
 def _too_deep(where: str) -> UsageError:

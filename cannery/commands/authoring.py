@@ -153,7 +153,7 @@ def _put(  # noqa: PLR0913 - what is written, of what, and where
 
 def base(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the file of a new CANN line, from images of a registry or from the Dockerfiles of a checkout."""
-    from cannery.authoring.io.base_images import checkout_images, registry_images
+    from cannery.authoring.io.facts import checkout_images, registry_images
 
     catalog, file = context.catalog(), f"bases/{arguments.line}.yaml"
     cann, folder = without_build(parse_cann(arguments.line)), Path(arguments.source).expanduser()

@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.catalog.io.yaml_file import read_yaml_text
 from cannery.catalog.target import parse_arch, parse_chip
+from cannery.catalog.yaml_text import parse_documents
 from cannery.commands import print_json
 from cannery.errors import ExitCode, UsageError
 from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
 from cannery.lint.container import Remark
 from cannery.lint.files import containers_of
-from cannery.lint.io.files import read_documents, read_script
 from cannery.lint.rules import lint_container
 from cannery.vocab import Severity
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # Longer than any command line that an engine takes.
 MOST_CHARACTERS = 1 << 20
+MOST_BYTES = 1 << 20  # longer than any script that starts a container
 LONGEST_PATH = 256  # of what is asked for as a file: a system refuses longer names
 
 
@@ -101,10 +103,31 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
     if arguments.text is not None:
         raise UsageError("lint-run takes a command or --file, not both", hint="lint the two one after the other")
     paths = [Path(name).expanduser() for name in arguments.file]
-    if len(paths) == 1 and (script := read_script(paths[0])):
+    if len(paths) == 1 and (script := _read_script(paths[0])):
         return _of_text(script, ground)
-    containers = containers_of([document for path in paths for document in read_documents(path, str(path))])
+    containers = containers_of(
+        [one for path in paths for one in parse_documents(read_yaml_text(path, str(path)), str(path))]
+    )
     return [Linted(container.where, lint_container(container, ground)) for container in containers]
+
+
+def _read_script(path: Path) -> str:
+    """Return the text of a shell script, by its name or its first line; "" for another file, or one without text.
+
+    Raises `UsageError` for a page of text, which is neither a script nor YAML.
+    """
+    if path.suffix.lower() in {".md", ".markdown", ".rst"}:
+        hint = "give its command alone: build.py lint-run 'docker run …'"
+        raise UsageError("a page of text is not read", where=str(path), hint=hint)
+    if not path.is_file():  # a pipe would be waited for
+        return ""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MOST_BYTES)
+    except OSError:
+        return ""
+    is_script = path.suffix in {".sh", ".bash"} or head.startswith(b"#!")
+    return head.decode("utf-8", "replace") if is_script else ""
 
 
 def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:

@@ -1,4 +1,8 @@
-"""Read what a release or a commit asks for: METADATA of a wheel, the files of an sdist, the tree in the git cache."""
+"""Read what a release or a commit asks for, and what the images of a CANN version set.
+
+That is METADATA of a wheel, the files of an sdist, or the tree in the git cache; and configurations in a registry, or
+Dockerfiles in a checkout.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,16 @@ import tempfile
 import threading
 import zipfile
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
 
+from cannery.authoring.base_line import TAG, Made, read_dockerfile
 from cannery.authoring.facts import Tree
+from cannery.engine.io.registry import Access, Repository, read_login
+from cannery.engine.oci import RefusedError
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places, url_path
 from cannery.lock.io.wheels import wheel_metadata
@@ -22,6 +30,7 @@ from cannery.sources.io.git_cache import GitCache
 from cannery.sources.io.trees import TreeReader, requirement_texts
 from cannery.sources.plan import COMMIT
 from cannery.sources.requires import is_requirement_file
+from cannery.util.addresses import parse_reference
 from cannery.util.io.http import HostSession
 
 if TYPE_CHECKING:
@@ -159,3 +168,39 @@ def _patches(sets: PatchSets | None, paths: Iterable[str]) -> dict[str, tuple[st
         if match and match[1] in sets.repos:
             found.setdefault(sets.repos[match[1]], set()).add(match[2])
     return {name: tuple(sorted(revisions)) for name, revisions in found.items()}
+
+
+def registry_images(text: str, cann: str, settings: PipSettings, env: Mapping[str, str]) -> tuple[dict[str, Made], str]:
+    """Return the images of `cann` in the repository of the reference `text`, by tag, and where they were read.
+
+    All tags that are listed, and that of the reference. Raises `NetworkError` where the registry does not answer.
+    """
+    wanted = parse_reference(text)
+    found: dict[str, Made] = {}
+    try:
+        with Repository(text, Access(settings, partial(read_login, env=env))) as repository:
+            listed = [tag for tag in repository.tags() if tag.startswith(f"{cann}-") and TAG.fullmatch(tag)]
+            for tag in dict.fromkeys([wanted.tag, *listed]):
+                if not TAG.fullmatch(tag):
+                    what = f"{tag!r} does not name a chip, an OS and a Python"
+                    raise UsageError(what, hint=f"name a tag such as {cann}-910b-ubuntu22.04-py3.11")
+                entry = repository.published(tag).entries[0]
+                config = repository.config(repository.manifest(entry.manifest).config)
+                found[tag] = Made(tuple(config.env.items()))
+            digest = repository.published(wanted.tag).digest
+    except RefusedError as error:
+        raise NetworkError(f"{text}: {error}", hint="`docker login` there, and check the name") from error
+    return found, f"configurations of {wanted.registry}/{wanted.repository}, {wanted.tag} at {digest}"
+
+
+def checkout_images(folder: Path, cann: str) -> tuple[dict[str, Made], str]:
+    """Return the images whose Dockerfiles are in `<tag>/Dockerfile` below a folder, and where they were read.
+
+    Raises `UsageError` for a folder without any.
+    """
+    paths = sorted(folder.glob(f"**/{cann}-*/Dockerfile"))
+    found = {path.parent.name: path for path in paths if TAG.fullmatch(path.parent.name)}
+    if not found:
+        raise UsageError(f"no {cann}-<chip>-<os>-py<python>/Dockerfile in it", where=str(folder))
+    texts = {tag: path.read_text(encoding="utf-8", errors="replace") for tag, path in found.items()}
+    return {tag: read_dockerfile(text) for tag, text in texts.items()}, f"Dockerfiles of {folder.name}"

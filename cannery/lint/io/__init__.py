@@ -1,1 +1,0 @@
-"""Reading of the files that `lint-run` judges."""
