@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -186,3 +187,12 @@ def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
 
 
 DEFAULT_INDEX = "default"
+
+
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+
+
+def size_bytes(text: str) -> int | None:
+    """Return bytes of a size as docker writes it, 1024 based (`16g`, `512MB`, `1024`); None for any other text."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(float(match[1]) * 1024 ** " kmgtp".index(match[2].lower() or " ")) if match else None

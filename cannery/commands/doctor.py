@@ -17,11 +17,10 @@ from cannery.doctor import counts, diagnose, report_lines
 from cannery.doctor.check import DriverWish, State, Wanted
 from cannery.errors import ExitCode, UsageError
 from cannery.host.io.look import read_facts, read_tree
-from cannery.lint.rules.engine import size
 from cannery.lock.io.store import bind, lock_path, present_lock
 from cannery.lock.request import lock_request
 from cannery.pipeline import lock_store
-from cannery.vocab import BaseKind
+from cannery.vocab import BaseKind, size_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +86,7 @@ def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, f
         target=recipe.target,
         profile=recipe.name,
         wish=DriverWish(rows[0].fits[DRIVER], who(rows), cited(subject.table, rows)) if rows else None,
-        shm_bytes=size(recipe.profile.shm_size),
+        shm_bytes=size_bytes(recipe.profile.shm_size),
         shm_size=recipe.profile.shm_size,
         several_hosts=recipe.profile.several_hosts,
         image_bytes=layers_bytes(lock) + (BASE_BYTES if on_standin else 0) if lock else None,

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.vocab import Arch
+from cannery.vocab import Arch, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +45,6 @@ TEXTS = (
 )
 # Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
 _HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
 _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
 # Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
@@ -164,9 +163,9 @@ class HostFacts:
         match = re.search(r"^\S+ /dev/shm tmpfs (\S+)", self.texts.get(MOUNTS, ""), re.MULTILINE)
         if match is None:
             return None
-        size = re.search(r"(?:^|,)size=([0-9]{1,18})([kmg]?)(?:,|$)", match[1])
+        size = re.search(r"(?:^|,)size=([0-9]{1,18}[kmg]?)(?:,|$)", match[1])
         if size:
-            return int(size[1]) * _SIZES[size[2]]
+            return size_bytes(size[1])
         return self.memory["MemTotal"] // 2 if "MemTotal" in self.memory else None
 
     def group_name(self, gid: int) -> str:

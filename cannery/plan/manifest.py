@@ -18,7 +18,7 @@ from cannery.catalog.target import package_name
 from cannery.recipe.environment import OVERLAY, atb_abi, cache_folders, overlay_site
 from cannery.recipe.recipe import unlinked
 from cannery.util.addresses import BASE_DIGEST, BASE_NAME, digest_of, split_digest
-from cannery.vocab import BaseKind, Install
+from cannery.vocab import BaseKind, Install, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,7 +33,6 @@ MANIFEST_SCHEMA = 1
 # The hash of a wheel that a rendered folder is still missing.
 UNKNOWN = "0" * 64
 MANIFEST_PATH = "/opt/cannery/manifest.json"
-UNITS: Mapping[str, int] = {"k": 2**10, "m": 2**20, "g": 2**30}
 # As the verify script has them: distributions, and the component that runs from its tree.
 TRAINERS = ("verl", "mindspeed-rl")
 ENGINES = ("vllm", "sglang")
@@ -44,12 +43,6 @@ OVERLAY_PTH = "cannery-user.pth"
 PIP_SETTINGS = "/opt/venv/pip.conf"
 # uv takes nothing of /opt/venv for installed, and would bring torch again, from another index: it needs settings.
 UV_SETTINGS = "/opt/cannery/uv.toml"
-
-
-def size_bytes(text: str) -> int:
-    """Return bytes of a size as docker writes it (`16g`, `512m`, `1024`)."""
-    unit = UNITS.get(text[-1:].lower())
-    return int(text[:-1]) * unit if unit else int(text)
 
 
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:

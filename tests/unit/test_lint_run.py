@@ -16,8 +16,7 @@ from cannery.lint.command import run_lines
 from cannery.lint.container import Container, Remark
 from cannery.lint.files import containers_of
 from cannery.lint.rules import RULES, lint_container
-from cannery.lint.rules.engine import size
-from cannery.vocab import Arch, Chip, Severity
+from cannery.vocab import Arch, Chip, Severity, size_bytes
 
 MANAGERS = ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
 DRIVER = "/usr/local/Ascend/driver"
@@ -306,7 +305,7 @@ def test_a_group_that_only_the_host_knows_is_left_to_its_shell() -> None:
     [("16g", 16 << 30), ("512MB", 512 << 20), ("64m", 64 << 20), ("16", 16), ("1.5G", 3 << 29), ("x", None)],
 )
 def test_sizes(text: str, number: int | None) -> None:
-    assert size(text) == number
+    assert size_bytes(text) == number
 
 
 OPTIONS = (

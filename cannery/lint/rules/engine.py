@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from cannery.lint.container import Remark
 from cannery.lint.shell import is_open
 from cannery.run.container import REPORT
-from cannery.vocab import Arch, Severity
+from cannery.vocab import Arch, Severity, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.lint.case import Case
 
-SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
-UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 # Options of docker's that people write after the image.
 BEHIND = frozenset({"--device", "-v", "--volume", "--privileged", "--shm-size", "--rm", "--name", "-it", "-itd", "-d"})
 # What profiles of this kind of work ask for, where none is known.
@@ -41,12 +39,6 @@ def platform(case: Case) -> Iterator[Remark]:
     yield Remark(Severity.ERROR, "arch", setting.word, what, why, fix)
 
 
-def size(text: str) -> int | None:
-    """Return bytes of a size as docker writes it (`16g`, `512MB`, `1024`); None for any other text."""
-    match = SIZE.fullmatch(text.strip())
-    return int(float(match[1]) * UNITS[match[2].lower()]) if match else None
-
-
 def shared_memory(case: Case) -> Iterator[Remark]:
     """Warn where /dev/shm is smaller than the stack asks for, or is left at docker's own size."""
     container, setting = case.container, case.container.last("shm-size")
@@ -61,13 +53,13 @@ def shared_memory(case: Case) -> Iterator[Remark]:
             what = f"{container.image} gets the default /dev/shm of 64 MB"
             yield Remark(Severity.WARNING, "shm", container.image, what, SHM_WHY, fix)
         return
-    given, least = size(setting.value or ""), size(wanted) or 0
+    given, least = size_bytes(setting.value or ""), size_bytes(wanted) or 0
     # One card, and no profile: nothing there shares much.
     is_for_one = len(container.cards) == 1 and not case.image.profile and not container.opaque
     if given is None:
         what = f"{setting.word} is not a size"
         yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix)
-    elif given < least and not (is_for_one and given >= UNITS["g"]):
+    elif given < least and not (is_for_one and given >= 1 << 30):
         whose = f"profile {case.image.profile}" if case.image.profile else "training and serving on several cards"
         what = f"{setting.word} is small: {whose} takes {wanted}"
         yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix)
