@@ -43,12 +43,16 @@ def folder_sets(images: Path, own: Path | None) -> tuple[PatchSet, ...]:
 def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
     by_set: dict[tuple[str, str], dict[str, bytes]] = {}
     strange: list[str] = []
-    for path in _files(folder):
-        parts = path.relative_to(folder).parts
-        if len(parts) == 3 and path.suffix == SUFFIX and path.is_file():
-            by_set.setdefault((parts[0], parts[1]), {})[_name(path)] = _content(path)
-        elif path.name not in BESIDE:
-            strange.append("/".join(parts))
+    try:
+        for path in _files(folder):
+            parts = path.relative_to(folder).parts
+            if len(parts) == 3 and path.suffix == SUFFIX and path.is_file():
+                by_set.setdefault((parts[0], parts[1]), {})[_name(path)] = path.read_bytes()
+            elif path.name not in BESIDE:
+                strange.append("/".join(parts))
+    except OSError as error:
+        hint = "make it readable for you, or remove it"
+        raise UnableError(f"cannot be read: {error.strerror}", where=str(error.filename), hint=hint) from error
     if strange:
         # Somebody has put it there on purpose: it must not be ignored.
         more = f" and {len(strange) - SHOWN} more" if len(strange) > SHOWN else ""
@@ -59,13 +63,9 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Give every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
-    if not folder.is_dir():
-        return
-    try:
-        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise _unreadable(folder, error) from error
-    for path in entries:
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.name.startswith("."):
+            continue
         if path.is_dir() and not path.is_symlink() and path.suffix != SUFFIX:
             yield from _files(path)
         else:
@@ -77,18 +77,6 @@ def _name(path: Path) -> str:
     if not name or not name.isprintable():
         raise UsageError(f"{path.name!a} is not a name for a patch", where=str(path.parent), hint="rename it")
     return name
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: OSError) -> UnableError:
-    hint = "make it readable for you, or remove it"
-    return UnableError(f"cannot be read: {error.strerror}", where=str(path), hint=hint)
 
 
 def read_set(
