@@ -354,25 +354,3 @@ def test_the_nearest_line_is_the_last_older_one() -> None:
     assert make_line("8.6.0", image, known, "s")["source"].endswith(f"as CANN {max(known)}")
     odd = {**image, NEW_TAGS[1]: Made((*ENV.items(), ("MORE", "1")))}
     assert odd_tags(odd) == (NEW_TAGS[1],)
-
-
-# outdated
-
-
-def test_outdated_asks_the_repositories_of_sources(small: Small, mirror: tuple[Path, str]) -> None:
-    component(small, "engine", SOURCE.replace("revisions: {}\n", ""))
-    folder, commit = mirror
-    assert small("facts", f"engine=={commit}", "--git-mirror", str(folder), "--from", "requirements.txt").code == 0
-    small.profile("mine").write_text(f"extends: stack\ncomponents: [{{name: engine, commit: {commit}}}]\n")
-    assert small("lock", "mine").code == ExitCode.DONE
-    words = ("outdated", "mine", "--git-mirror", str(folder))
-    assert f"engine: pinned to commit {commit}; no newer tag\n" in small(*words).out
-    git = ["git", "-C", str(folder / "own/engine"), "-c", "user.name=t", "-c", "user.email=t@t"]
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
-    subprocess.run([*git, "tag", "-a", "v5.0", "-m", "five"], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    found = small(*words).out
-    assert f"newest tag v5.0, {head}; its branch is at {head}\n" in found
-    (folder / "own/engine").rename(folder / "own/elsewhere")
-    done = small(*words)
-    assert (done.code, "was not asked: it is not in GIT_MIRROR" in done.out) == (ExitCode.DONE, True)

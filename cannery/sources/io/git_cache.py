@@ -180,9 +180,5 @@ def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
     """Give where `owner/name` may be below `mirror`, each with its git directory; None where there is none."""
     names = [repository, OLD_NAMES.get(repository, "")]
     for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
-        yield place, next((path for path in (mirror / place, mirror / place / ".git") if is_git_dir(path)), None)
-
-
-def is_git_dir(path: Path) -> bool:
-    """Whether a folder is a git directory."""
-    return (path / "HEAD").is_file() and (path / "objects").is_dir()
+        ways = (mirror / place, mirror / place / ".git")
+        yield place, next((p for p in ways if (p / "HEAD").is_file() and (p / "objects").is_dir()), None)
