@@ -313,7 +313,7 @@ def test_a_long_silent_step_gives_a_sign_of_life_each_minute(build: Build) -> No
 
 @pytest.mark.parametrize("color", [True, False])
 @pytest.mark.parametrize("columns", [80, 120])
-def test_live_table(build: Build, color: bool, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_lines(build: Build, color: bool, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "" if color else "1")
@@ -321,17 +321,28 @@ def test_live_table(build: Build, color: bool, columns: int, monkeypatch: pytest
     look = Look({"group-bad": Brought("what transformers needs: 17 packages, and words that do not fit in a row")})
     view = make_view(stream, look, is_terminal=True, clock=Clock())
     assert isinstance(view, LiveView)
+    seen = Seen()
     with pytest.raises(BuildFailedError):
-        build(f"replay:{DATA / 'rawjson-fail.txt'}", view)
+        build(f"replay:{DATA / 'rawjson-fail.txt'}", seen)
+    running = next(
+        s
+        for s in seen.states
+        if any(x.name.stage == "group-bad" and x.status is Status.RUNNING for x in s.steps.values())
+    )
+    view.update(running)
+    time.sleep(0.6)
+    view.update(seen.states[-1])
+    view.finish(seen.states[-1])
     text = stream.getvalue()
-    assert ("\x1b[1;31mfailed" in text) is color
-    assert text.endswith("\x1b[?25h")
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).splitlines()
-    assert all(len(line) <= columns for line in lines)
-    assert any("/5 steps, " in line for line in lines)
-    row = next(line for line in lines if "failed" in line)
-    assert row.startswith("what transformers needs: 17 packages")
-    assert row.split()[-1] == "s"
+    assert ("\x1b[36m" in text) is color
+    assert "\x1b[?25h" in text, "the cursor is back"
+    drawn, _, printed = text.rpartition("\x1b[?25h")
+    lines = [line for line in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)) if line]
+    assert all(len(line) <= columns for line in lines), "the line that is drawn again never wraps"
+    assert re.fullmatch(r"1/5 steps, .*: what transformers needs: 17 packages.*", lines[0])
+    ends = [line.partition("s  ")[2] for line in printed.splitlines()]
+    assert any(line.startswith("group-bad (what transformers needs") and "failed after" in line for line in ends)
+    assert ends[-1].startswith("1/5 steps")
 
 
 def test_rich_is_not_imported_before_it_draws() -> None:
