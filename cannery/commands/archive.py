@@ -21,18 +21,16 @@ from cannery.ship.io.archive import (
     check_file,
     check_members,
     check_place,
-    read_blocks,
-    read_side_of,
-    side_path,
-    whole_file,
-)
-from cannery.ship.io.bundle import (
     check_stored_base,
     held_in,
     load_stored,
+    read_blocks,
+    read_side_of,
     saved_config,
     saved_layers,
+    side_path,
     stored_layers,
+    whole_file,
     write_bundle,
 )
 from cannery.ship.standalone import load as load_bundle
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.ship.bundle import SideFile
-    from cannery.ship.io.bundle import Packed
+    from cannery.ship.io.archive import Packed
 
 
 @engine_errors()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NoReturn
 from cannery.commands import options_of
 from cannery.commands.place import store_place
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
-from cannery.engine.io.inspect import needed_image
 from cannery.errors import ExitCode, UnableError, UsageError
 from cannery.host.facts import full_model, parse_cards, wanted_paths
 from cannery.host.io.look import pci_devices, read_host
+from cannery.host.io.place import EnginePlace
 from cannery.pipeline import planned
 from cannery.run.container import (
     GIVEN,
@@ -110,7 +110,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
         what = f"the engine has no runtime {request.runtime!r}, only {', '.join(sorted(engine.runtimes)) or 'none'}"
         hint = "install the Ascend Docker runtime, or leave --runtime out: the devices are then passed one by one"
         raise UnableError(what, hint=hint)
-    needed_image(docker_client(engine), plan.reference, arguments.profile)
+    EnginePlace(engine, docker_client(engine), context.env).needed(plan.reference, arguments.profile)
     container = replace(container, request=replace(request, platform=engine.foreign(plan.recipe.target.arch)))
     words = docker_arguments(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()

@@ -26,8 +26,7 @@ from cannery.engine.oci import EngineImage
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.ship.bundle import Held, SideFile
-from cannery.ship.io.archive import whole_file
-from cannery.ship.io.bundle import saved_config, saved_layers, write_bundle
+from cannery.ship.io.archive import saved_config, saved_layers, whole_file, write_bundle
 from cannery.ship.standalone.load import Bundle
 from cannery.store.io.archive import load_archive
 from cannery.store.io.store import Store

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cannery.ship.io.archive import check_file, read_side_of, side_path
-from cannery.ship.io.bundle import held_in
+from cannery.ship.io.archive import check_file, held_in, read_side_of, side_path
 from cannery.ship.standalone import load as load_bundle
 
 FOLDER = Path(__file__).parent / "data/archives"

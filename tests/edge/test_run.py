@@ -78,7 +78,7 @@ class Host:
             ),
         )
         monkeypatch.setattr(module, "docker_client", lambda _: self)
-        monkeypatch.setattr(module, "needed_image", lambda *_: "sha256:1")
+        monkeypatch.setattr(module.EnginePlace, "needed", lambda *_: "sha256:1")
         monkeypatch.setattr(os, "execve", self._execve)
 
     def _execve(self, _program: str, line: list[str], _env: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.ship.io.bundle import stored_layers
+from cannery.ship.io.archive import stored_layers
 from cannery.store.io import store as store_module
 from cannery.store.io.archive import load_archive, write_oci
 from cannery.store.io.packed import inflated, pack

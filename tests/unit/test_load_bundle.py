@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cannery.errors import FindingsError
-from cannery.ship.io.bundle import held_in
+from cannery.ship.io.archive import held_in
 from cannery.ship.standalone import load as load_bundle
 from cannery.ship.standalone.load import Bundle, LoadError, _ready, check_platform, find_base, layers_of
 

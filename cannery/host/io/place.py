@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from cannery.assemble.image import common_layers
 from cannery.assemble.io.load import archive
 from cannery.engine.io.client import EngineError, load, load_error
-from cannery.engine.io.inspect import find_image, image_layers, needed_image
+from cannery.engine.oci import engine_image
 from cannery.errors import UnableError, UsageError
 from cannery.sandbox.box import Box, box_command
 from cannery.standin.io.rootfs import is_registered
@@ -44,11 +44,22 @@ class EnginePlace:
 
     def find(self, name: str) -> EngineImage | None:
         """Return an image by its name or id, None without one. Raises `UnableError` when the engine does not answer."""
-        return find_image(self.client, name)
+        import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
+        import requests  # noqa: PLC0415
+
+        try:
+            return engine_image(self.client.images.get(name).attrs)
+        except docker.errors.NotFound:
+            return None
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise UnableError(f"the engine does not answer: {error}") from error
 
     def needed(self, name: str, profile: str) -> EngineImage:
         """Return an image that `profile` builds. Raises `UsageError` where it is not here."""
-        return needed_image(self.client, name, profile)
+        found = self.find(name)
+        if found is None:
+            raise UsageError(f"no image {name} on this engine", hint=f"build.py image {profile}, with the same options")
+        return found
 
     def attributes(self, name: str) -> Mapping[str, Any]:
         """Return what `docker inspect` reports of an image that is here."""
@@ -57,7 +68,7 @@ class EnginePlace:
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that is here, as diff ids, lowest first."""
-        return image_layers(self.client)
+        return [(found.attrs.get("RootFS") or {}).get("Layers") or [] for found in self.client.images.list()]
 
     def missing(self, chain: Sequence[str]) -> list[str]:
         """Return those of an image's layers that have to be given to `take`."""
