@@ -1,4 +1,4 @@
-"""What a Docker engine's messages mean: which kind of failure it is, and whether another try may help. Pure."""
+"""What a Docker engine's messages mean: which kind of failure it is. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENGINE_PROXY = (
 
 
 class Trouble(StrEnum):
-    """What kind of failure an engine reports: who can repair it, and whether another try may help."""
+    """What kind of failure an engine reports: who can repair it."""
 
     BUSY = "busy"
     SERVER = "server"
@@ -22,12 +22,9 @@ class Trouble(StrEnum):
     DAMAGED = "damaged"
     ABSENT = "absent"
     ARCHIVE = "archive"
-    REFUSED = "refused"
-    PASSING = "passing"
 
 
-MAY_PASS = frozenset({Trouble.PASSING, Trouble.BUSY, Trouble.SERVER})
-# The first match counts. What matches nothing may pass: failures of networks have many texts.
+# The first match counts.
 TROUBLES: tuple[tuple[Trouble, str], ...] = (
     (Trouble.BUSY, r"toomanyrequests|too many requests|rate limit|\b429\b"),
     # The disk that is full may be the registry's, and not this host's.
@@ -58,21 +55,13 @@ TROUBLES: tuple[tuple[Trouble, str], ...] = (
             r"|manifest\.json: no such file|invalid checksum digest|docker-import-\d+/\S+: no such file"
         ),
     ),
-    (
-        Trouble.REFUSED,
-        (
-            r"invalid reference format|manifest invalid|name invalid|unsupported|tag .*immutable|http response to https"
-            r"|certificate|x509|no such host|fail to parse 'manifest\.json'|manifest_invalid"
-            r"|no matching manifest for|does not match the specified platform|does not provide the specified"
-        ),
-    ),
 )
 
 
-def trouble_of(message: str) -> Trouble:
-    """Return what kind of failure an engine's message reports."""
+def trouble_of(message: str) -> Trouble | None:
+    """Return what kind of failure an engine's message reports, None for any other."""
     low = message.lower()
-    return next((kind for kind, pattern in TROUBLES if re.search(pattern, low)), Trouble.PASSING)
+    return next((kind for kind, pattern in TROUBLES if re.search(pattern, low)), None)
 
 
 # After the engine's own message, by the client's version: "See 'docker run --help'." or "Run '…' for more information".

@@ -20,7 +20,6 @@ from small_checkout import Done
 from cannery import cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
-from cannery.util.io import waiting
 from cannery.util.io.files import sha256_file
 from cannery.vocab import Arch
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
@@ -182,7 +181,6 @@ def test_a_wrong_password_is_said_within_five_seconds(ship: Ship, monkeypatch: p
 
 
 def test_a_registry_that_drops_connections(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "WAITS", (0.2, 0.2, 0.2))
     image = ship.yard.make("flaky", layers=4, size=6_000_000)
     ship.yard.passes(image)
     with Flaky(ship.registry.port, after=4_000_000, times=3) as flaky:

@@ -20,7 +20,6 @@ from cannery.engine.stream import ENGINE_PROXY, Trouble
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.ship.io.registry import Dock, _transfer, published
-from cannery.util.io import waiting
 from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
@@ -38,11 +37,9 @@ class View:
 
     shown: list[tuple[int, ...]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
-    done: int = 0
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
         self.shown.append((done, count, moved, size))
-        self.done = max(self.done, done)
 
     def moved(self, count: int) -> None:
         self.counts.append(count)
@@ -170,62 +167,28 @@ def test_a_platform_is_named_where_an_engine_takes_it(docker: Docker, api: str, 
     assert docker.calls == ["version --format {{.Client.APIVersion}}", words]
 
 
-@dataclass
-class Pushing:
-    """Pushes of a plan to a registry, with the waits between them and the lines for the user."""
-
-    docker: Docker
-    host: str = "registry.example"
-    waits: list[float] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    shown: View = field(default_factory=View)
-
-    def place(self, *scripts: str) -> EnginePlace:
-        return EnginePlace(self.docker.does(*scripts), SimpleNamespace(), ENV)  # type: ignore[arg-type] # not asked for
-
-    def dock(self, place: EnginePlace) -> Dock:
-        target = SimpleNamespace(arch="arm64")
-        plan: Any = SimpleNamespace(reference="stack:1", recipe=SimpleNamespace(target=target))
-        access = Access(PipSettings(), lambda _: Login())
-        return Dock(place, plan, f"{self.host}/team", access, self.said.append, lambda *_: nullcontext(self.shown))
-
-    def __call__(self, *scripts: str) -> None:
-        place = self.place(*scripts)
-        _transfer(self.dock(place), place, "push", REFERENCE)
+def dock_of(place: EnginePlace, host: str = "registry.example") -> Dock:
+    """A plan's place in a registry, whose image is in an engine."""
+    target = SimpleNamespace(arch="arm64")
+    plan: Any = SimpleNamespace(reference="stack:1", recipe=SimpleNamespace(target=target))
+    access = Access(PipSettings(), lambda _: Login())
+    return Dock(place, plan, f"{host}/team", access, print, lambda *_: nullcontext(View()))
 
 
-@pytest.fixture
-def pushing(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> Pushing:
-    found = Pushing(docker)
-    monkeypatch.setattr(waiting, "WAITS", (1.0, 2.0))
-    monkeypatch.setattr(waiting, "time", SimpleNamespace(sleep=found.waits.append))
-    return found
+def placed(engine: Engine) -> EnginePlace:
+    return EnginePlace(engine, SimpleNamespace(), ENV)  # type: ignore[arg-type] # not asked for
 
 
-def test_what_may_pass_is_retried_with_longer_waits(pushing: Pushing) -> None:
-    flaky = fails("connection reset by peer")
-    pushing(flaky, flaky, "true")
-    assert pushing.waits == [1.0, 2.0]
-    assert "connection reset by peer; retry in 2 s" in pushing.said[-1]
-
-
-def test_after_the_last_wait_it_is_an_error(pushing: Pushing) -> None:
-    with pytest.raises(NetworkError, match="EOF"):
-        pushing(fails("EOF"))
-    assert (len(pushing.docker.calls), pushing.waits) == (3, [1.0, 2.0])
-
-
-def test_as_long_as_it_gets_further_it_goes_on(pushing: Pushing) -> None:
-    lost = fails("EOF")
-    pushing(*(layers(*["Pushed"] * n) + lost for n in (0, 1, 1, 2, 3, 3)), layers(*["Pushed"] * 3))
-    assert pushing.waits == [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]
-
-
-def test_a_wrong_password_is_not_retried(pushing: Pushing) -> None:
-    with pytest.raises(NetworkError) as caught:
-        pushing(fails("unauthorized: authentication required"))
-    assert (len(pushing.docker.calls), pushing.waits) == (1, [])
-    assert (caught.value.code, "docker login" in caught.value.hint) == (ExitCode.NETWORK, True)
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [("unauthorized: authentication required", "docker login"), ("connection reset by peer", "goes on from here")],
+)
+def test_a_push_that_fails_is_an_error_of_the_network(docker: Docker, message: str, words: str) -> None:
+    place = placed(docker.does(fails(message)))
+    with pytest.raises(NetworkError, match=message) as caught:
+        _transfer(dock_of(place), place, "push", REFERENCE)
+    assert (caught.value.code, words in caught.value.hint) == (ExitCode.NETWORK, True)
+    assert len(docker.calls) == 1, "docker itself tries each layer again"
 
 
 @pytest.mark.parametrize(
@@ -273,15 +236,14 @@ def test_secrets_in_messages_of_an_engine_are_masked() -> None:
     assert "s3cret" not in str(error)
 
 
-def test_a_registry_that_this_host_does_not_reach_is_not_asked_by_the_engine(pushing: Pushing) -> None:
+def test_a_registry_that_this_host_does_not_reach_is_not_asked_by_the_engine(docker: Docker) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        pushing.host = f"127.0.0.1:{closed.getsockname()[1]}"
-        here = pushing.dock(pushing.place("true"))
+        here = dock_of(placed(docker.does("true")), f"127.0.0.1:{closed.getsockname()[1]}")
         with pytest.raises(NetworkError) as caught:
             published(here, here.reference)
     assert (caught.value.where, "https_proxy" in caught.value.hint) == (here.host, True)
-    assert not (pushing.docker.folder / "calls").exists()
+    assert not (docker.folder / "calls").exists()
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -316,7 +278,5 @@ def test_plain_lines_say_when_it_is_not_done() -> None:
         ("dial tcp: lookup registry.example: no such host", ENGINE_PROXY),
     ],
 )
-def test_a_push_that_no_retry_helps_names_what_does(message: str, hint: str) -> None:
-    error = EngineError(message)
-    assert not error.may_pass
-    assert registry_error(error, "push", "r.example/x:1", str).hint == hint
+def test_a_push_that_is_refused_names_what_helps(message: str, hint: str) -> None:
+    assert registry_error(EngineError(message), "push", "r.example/x:1", str).hint == hint

@@ -63,7 +63,6 @@ def store(tmp_path: Path) -> Store:
 class View:
     """Keeps what it was shown last."""
 
-    done = 0
     last: tuple[int, ...] = ()
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:

@@ -18,19 +18,16 @@ HEARTBEAT = 30.0
 
 
 class TransferView:
-    """How far a transfer is: layers that are done, and bytes of `total` (0: unknown). A `bar` shows it.
-
-    `done` is the largest number of layers that were done: of all tries of the transfer.
-    """
+    """How far a transfer is: layers that are done, and bytes of `total` (0: unknown). A `bar` shows it."""
 
     def __init__(self, what: str, total: int, bar: Progress | None = None) -> None:
         self._what, self._total, self._bar = what, total, bar
-        self._layers, self._moved, self.done = "", 0, 0
+        self._layers, self._moved = "", 0
         self._task = bar.add_task(what, total=total or None) if bar else None
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
         """Take how many layers are done, of how many, and their bytes (0: unknown)."""
-        self._layers, self.done = f"{done} of {count} layers", max(self.done, done)
+        self._layers = f"{done} of {count} layers"
         self._moved, self._total = (moved, size) if size else (self._moved, self._total)
         self._draw()
 

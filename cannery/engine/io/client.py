@@ -14,7 +14,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Protocol
 
 from cannery.engine.io.find import numbers
-from cannery.engine.stream import ENGINE_PROXY, MAY_PASS, Trouble, client_words, trouble_of
+from cannery.engine.stream import ENGINE_PROXY, Trouble, client_words, trouble_of
 from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
 from cannery.util.io.process import run
 
@@ -41,16 +41,9 @@ class EngineError(Exception):
         self.message = message
         self.trouble = trouble_of(message)
 
-    @property
-    def may_pass(self) -> bool:
-        """Whether another try may help."""
-        return self.trouble in MAY_PASS
-
 
 class TransferView(Protocol):
-    """What shows a transfer (`cannery.build.io.transfer_view` makes it); `done` as there."""
-
-    done: int
+    """What shows a transfer (`cannery.build.io.transfer_view` makes it)."""
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
         """Show how many layers are done, of how many, and their bytes (0: unknown)."""
@@ -182,7 +175,7 @@ def registry_error(error: EngineError, what: str, where: str, redact: Callable[[
         return UnableError(f"{what}: no room: {message}", where=where, hint="free some disk, then the same again")
     # The tag was read before the pull: what is missing now is a part of its image.
     trouble = Trouble.DAMAGED if what == "pull" and error.trouble is Trouble.ABSENT else error.trouble
-    words, hint = _REGISTRY.get(trouble, ("", _AGAIN))
+    words, hint = _REGISTRY.get(trouble, ("", _AGAIN)) if trouble else ("", _AGAIN)
     low = message.lower()
     if "no such host" in low:
         hint = ENGINE_PROXY

@@ -26,7 +26,6 @@ from cannery.ship.published import (
 from cannery.store.io.transfer import Route, fetch
 from cannery.store.io.transfer import push as push_stored
 from cannery.util.addresses import parse_reference
-from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -172,21 +171,13 @@ def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
 
 
 def _transfer(dock: Dock, place: EnginePlace, verb: str, reference: str) -> None:
-    """Run a push or pull, retried with back-off where its trouble may pass. Raises the user's error.
-
-    The engine keeps what it has, so that a retry moves only what is missing; it tries a layer five times itself.
-    """
-    redact = dock.access.pip.redact
-    move = partial(push if verb == "push" else pull, place.engine, place.env, reference, dock.arch)
-
-    def passing(error: Exception) -> str:
-        return f"{verb}: {redact(error.message)}" if isinstance(error, EngineError) and error.may_pass else ""
-
+    """Run a push or pull of an engine, which tries each layer again by itself. Raises the user's error."""
+    move = push if verb == "push" else pull
     with dock.show(f"{verb}ing {reference}", 0) as view:
         try:
-            patiently(lambda: move(view), lambda: view.done, passing, dock.say)
+            move(place.engine, place.env, reference, dock.arch, view)
         except EngineError as error:
-            raise registry_error(error, verb, reference, redact) from error
+            raise registry_error(error, verb, reference, dock.access.pip.redact) from error
 
 
 def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
