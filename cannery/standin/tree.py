@@ -102,8 +102,12 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
 def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries sorted by path, each once, with every folder above them."""
     found = {entry.path: entry for entry in entries}
-    folders = {str(folder) for path in found for folder in PurePosixPath(path).parents} - {"/"}
-    return tuple(found.get(path, Entry(path)) for path in sorted({*found, *folders}))
+    for path in list(found):
+        folder = path.rpartition("/")[0]
+        while folder:
+            found.setdefault(folder, Entry(folder))
+            folder = folder.rpartition("/")[0]
+    return tuple(found[path] for path in sorted(found))
 
 
 def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:

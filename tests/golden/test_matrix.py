@@ -102,12 +102,20 @@ def tags(profile: str) -> frozenset[str]:
 
 @cache
 def cells(profile: str) -> tuple[Cell, ...]:
-    """Every combination of the chips, systems and Pythons that occur in the line, with each arch and kind of base."""
+    """Every combination of the chips, systems and Pythons that occur in the line, with each kind of base.
+
+    Of both arches for the profile's own chip; a chip changes nothing that an arch does.
+    """
     words = [tag.split("-") for tag in tags(profile)]
     chips, systems, pythons = (sorted({word[i] for word in words}) for i in range(3))
     bases = ("standin",) if raw(f"profiles/{profile}.yaml").get("base") == "standin" else ("real", "standin")
+    own = raw(f"profiles/{profile}.yaml")["target"]["chip"]
     made = product(bases, chips, systems, pythons, Arch)
-    return tuple(Cell(profile, base, chip, os, py.removeprefix("py"), str(arch)) for base, chip, os, py, arch in made)
+    return tuple(
+        Cell(profile, base, chip, os, py.removeprefix("py"), str(arch))
+        for base, chip, os, py, arch in made
+        if chip == own or arch is Arch.ARM64
+    )
 
 
 ALL = tuple(cell for profile in PROFILES for cell in cells(profile))
@@ -283,10 +291,11 @@ def the_base_and_its_package_manager_are_the_target_s(profile: str) -> None:
 
 def hadolint_has_nothing_to_say(profile: str, folder: Path) -> None:
     # Chips and Pythons change words in a Dockerfile, not its instructions, and what an arch changes is looked at in
-    # test_render: one of each other kind is looked at.
+    # test_render: one of each base and package manager is looked at.
     kinds: dict[tuple[str, ...], str] = {}
     for cell, _, found in rendered(profile):
-        kinds.setdefault((cell.base, family(cell)), found.dockerfile)
+        is_apt = cell.base == "standin" or family(cell) == "ubuntu"
+        kinds.setdefault((cell.base, "apt" if is_apt else "dnf"), found.dockerfile)
     files = []
     for kind, text in kinds.items():
         path = folder / "-".join(kind)
@@ -294,7 +303,7 @@ def hadolint_has_nothing_to_say(profile: str, folder: Path) -> None:
         files.append(str(path))
     command = [tool("hadolint"), "--config", str(ROOT / ".hadolint.yaml"), "--failure-threshold", "style", *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert len(files) >= 2, "both systems"
+    assert ("real", "apt") not in kinds or ("real", "dnf") in kinds
     assert (done.returncode, done.stdout) == (0, "")
 
 

@@ -19,8 +19,7 @@ from cannery.plan.sources import LocalTree
 from cannery.recipe.recipe import Options
 from cannery.report.bill import Bill, make_bill
 from cannery.report.cyclonedx import cyclonedx_text
-from cannery.report.io.sides import read_licences
-from cannery.report.licences import licence_of
+from cannery.report.io.sides import licence_of, read_licences
 from cannery.report.spdx import spdx_text
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
+from email.parser import HeaderParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -13,7 +15,6 @@ from cannery.errors import CanneryError, UsageError
 from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 from cannery.lock.lock import parse_lock
 from cannery.report.difference import of_lock, of_manifest
-from cannery.report.licences import licence_of
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:
@@ -81,3 +82,41 @@ def read_licences(packages: Iterable[LockedPackage], cache: Path) -> dict[str, s
         except (OSError, BadZipFile, NotImplementedError):
             continue
     return found
+
+
+# Words in METADATA that mean exactly one SPDX licence. "BSD License" and "Apache Software License" mean several.
+WORDS = {
+    "mit license": "MIT",
+    "isc license": "ISC",
+    "apache 2": "Apache-2.0",
+    "apache 2.0": "Apache-2.0",
+    "apache 2.0 license": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "apache license, version 2.0": "Apache-2.0",
+    "bsd 3-clause": "BSD-3-Clause",
+    "bsd 3-clause license": "BSD-3-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
+    "bsd-2-clause license": "BSD-2-Clause",
+    "mulan psl v2": "MulanPSL-2.0",
+    "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
+}
+# What METADATA has where there is no licence.
+NONE = {"", "unknown", "none"}
+# A longer text is the licence itself, not its name.
+LONGEST = 100
+_CLASSIFIER = re.compile(r"License :: (?:OSI Approved :: )?(?P<name>.+)")
+
+
+def licence_of(metadata: str) -> str:
+    """Return the licence that a METADATA names, "" for none: an SPDX expression, else its own words.
+
+    `License-Expression` (PEP 639) counts first, then `License`, then the classifiers.
+    """
+    # Only the head: the description behind it may be long, and is no header.
+    headers = HeaderParser().parsestr(metadata.partition("\n\n")[0])
+    named = str(headers["License-Expression"] or headers["License"] or "").strip()
+    if "\n" in named or len(named) > LONGEST or named.lower() in NONE:
+        found = (_CLASSIFIER.fullmatch(str(one)) for one in headers.get_all("Classifier", ()))
+        names = dict.fromkeys(match["name"] for match in found if match)
+        named = next(iter(names)) if len(names) == 1 else ""
+    return WORDS.get(named.lower(), named)

@@ -15,7 +15,7 @@ from verifying.checks import check_ids, run_checks
 from verifying.image import Image, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from verifying.outcome import Outcome
 
@@ -353,8 +353,8 @@ class Tree:
         (outcome,) = run_checks(self.image(**options), [name])
         return outcome
 
-    def broken(self, *levels: str) -> list[Outcome]:
-        """The checks of some levels that failed or warned.
+    def broken(self, *levels: str, without: Collection[str] = ()) -> list[Outcome]:
+        """The checks of some levels that failed or warned, but those named in `without`.
 
         One more Python for pip tells nothing where the pip of this tree is as it was made: it prints a file.
         """
@@ -362,7 +362,7 @@ class Tree:
         pip = [self.root / SAYS[1:], self.site / "pip/__main__.py"]
         is_good = [path.exists() and path.read_text() for path in pip] == [SAYS_GOOD, FAKE_PIP]
         known = [name for name in check_ids(self.manifest) if not (is_good and name == "static.pip-check")]
-        wanted = [name for name in known if name.split(".")[0] in levels]
+        wanted = [name for name in known if name.split(".")[0] in levels and name not in without]
         return [item for item in run_checks(image, wanted) if item.status in {"failed", "warning"}]
 
     def failing(self, *levels: str) -> dict[str, str]:
