@@ -275,7 +275,6 @@ STATIC = (
         env=("MPLCONFIGDIR=/etc/passwd",),
     ),
     Breakage("static.leftovers", "pip settings", "mkdir -p /root/.pip && touch /root/.pip/pip.conf"),
-    Breakage("static.leftovers", "the installer's lock", "touch /opt/venv/.lock"),
     Breakage(
         "static.leftovers", "a baked proxy", "echo 'export https_proxy=http://proxy.example' > /etc/profile.d/p.sh"
     ),

@@ -445,10 +445,9 @@ CASES = [
     ),
     Case("cache", "static.leftovers", "/root/.cache/pip: a cache", lambda t: t.write("/root/.cache/pip/x")),
     Case("apt lists", "static.leftovers", "a cache was left", lambda t: t.write("/var/lib/apt/lists/x_Packages")),
-    Case("uv lock", "static.leftovers", "/opt/venv/.lock", lambda t: t.write("/opt/venv/.lock")),
     Case(
         "uv cache file",
-        "static.leftovers",
+        "static.files",
         "uv_cache.json",
         lambda t: t.write(f"{t.site_name}/demo-1.0.dist-info/uv_cache.json"),
     ),

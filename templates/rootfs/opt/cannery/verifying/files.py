@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from patched import faults as patch_faults
 from verifying.image import VENV, Entry, Image, below, digest_of
-from verifying.leftovers import INSTALLERS
 from verifying.manifest import source_paths
 from verifying.outcome import Outcome, judged, passed
 from verifying.packages import Recorded, all_records, distributions, records
@@ -56,7 +55,6 @@ def strangers(image: Image, paths: Iterable[str]) -> list[str]:
         return (
             source_of(path) in has_source
             or path[len(start) :].partition("/")[0] in bare
-            or path.endswith(INSTALLERS)
             or NUMBA.fullmatch(path) is not None
             or below(path, sources)
         )

@@ -42,7 +42,6 @@ UNVERIFIED_ENV = {
     **dict.fromkeys(("CONDA_SSL_VERIFY", "NPM_CONFIG_STRICT_SSL", "GIT_SSL_VERIFY"), r"(?i:0|false|no|off)"),
     **dict.fromkeys(("PIP_TRUSTED_HOST", "UV_INSECURE_HOST", "UV_INSECURE_NO_ZIP_VALIDATION"), r".+"),
 }
-INSTALLERS = ("/uv_cache.json", f"{VENV}/.lock")  # ends of paths
 PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 BUNDLE = re.compile(r"PIP_CERT|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|NODE_EXTRA_CA_CERTS|GIT_SSL_CAINFO")
 
@@ -59,11 +58,6 @@ def leftovers_check(image: Image) -> Outcome:
         kept = os.path.basename(path) in {"lock", "partial", "auxfiles"} and not has_files(where)
         if not kept and os.lstat(where).st_mtime < started:
             faults.append(f"{path}: a cache was left")
-    faults += [
-        f"{image.shown(entry.path)}: the installer's own file was left"
-        for entry in image.tree(VENV)
-        if entry.path.endswith(INSTALLERS)
-    ]
     env = image.manifest["env"]
     faults += [f"ENV {name} was left in the image" for name in env if of_network(name) or is_index(name, env[name])]
     faults += [f"ENV {name}={env[name]} turns verification off" for name in env if is_unverified(name, env[name])]

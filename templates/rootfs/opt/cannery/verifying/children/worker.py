@@ -68,16 +68,19 @@ def imported(module: object, attributes: list[str]) -> dict[str, Any]:
         for part in attribute.split("."):
             value = getattr(value, part)
         values[attribute] = text(value)
-    places = list(getattr(module, "__path__", ()))
-    return {"file": getattr(module, "__file__", None) or "", "places": places, "version": version, "values": values}
+    return {**place_of(module), "version": version, "values": values}
+
+
+def place_of(module: object) -> dict[str, Any]:
+    """Where a module came from: its file, or the folders of one without."""
+    return {"file": getattr(module, "__file__", None) or "", "places": list(getattr(module, "__path__", ()))}
 
 
 def plugged(module: object, task: dict[str, Any]) -> dict[str, Any]:
     """Where a plugin's module came from, whether Python finds its entry point, and what calling it gave."""
     found = entry_points(group=task["group"])
     seen = any((point.name, point.value) == (task["name"], task["value"]) for point in found)
-    answer = {"file": getattr(module, "__file__", None) or "", "places": list(getattr(module, "__path__", ()))}
-    answer |= {"seen": seen, "lacks": "", "gives": ""}
+    answer = {**place_of(module), "seen": seen, "lacks": "", "gives": ""}
     value = module
     for part in filter(None, task["attribute"].split(".")):
         if not hasattr(value, part):
