@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.target import live, marker_environment, without_build
+from cannery.catalog.target import is_version, live, marker_environment, without_build
 from cannery.compat.table import holds, phrase
 from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
@@ -117,11 +117,6 @@ class Kind(StrEnum):
     ENVIRONMENT = "environment"
     NOTE = "note"
 
-    @property
-    def matters(self) -> bool:
-        """Whether an image with such a difference is another one than the profile's."""
-        return self is not Kind.NOTE
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -161,7 +156,7 @@ def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Ite
 
 def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator[tuple[str, str, str]]:
     """Give (key, what is wanted, source) that no row of a release holds; several rows are sets to choose from."""
-    if not _is_version(one.version):
+    if not is_version(one.version):
         return
     here = _versions(image)
     rows = rows_for(table, one.name, one.version)
@@ -194,16 +189,8 @@ def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
 
 
 def _versions(image: Image) -> Mapping[str, str]:
-    packages = {name: one.version for name, one in image.packages.items() if _is_version(one.version)}
+    packages = {name: one.version for name, one in image.packages.items() if is_version(one.version)}
     return {**packages, CANN: image.toolkit, PYTHON: image.python}
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -218,7 +205,7 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         """Whether no difference matters."""
-        return not any(one.kind.matters for one in self.differences)
+        return all(one.kind is Kind.NOTE for one in self.differences)
 
     @property
     def _own(self) -> set[str]:
@@ -263,10 +250,9 @@ def nearest(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
 
 def is_equal(wanted: str, found: str) -> bool:
     """Whether two versions are the same package: equal public parts, and no build for other hardware."""
-    try:
-        one, other = Version(wanted), Version(found)
-    except InvalidVersion:
-        return wanted == found
+    if not is_version(found):
+        return False
+    one, other = Version(wanted), Version(found)
     return Version(one.public) == Version(other.public) and _accelerator(one) == _accelerator(other)
 
 
@@ -355,7 +341,7 @@ def report_lines(
         listed = ", ".join(_folded(best.extras, EXTRAS_SHOWN, every=every))
         yield f"not in the profile: {len(best.extras)} packages: {listed}"
     whose = f"profile {best.expected.name}" if len(comparisons) == 1 else f"the nearest profile is {best.expected.name}"
-    count = sum(one.kind.matters for one in best.differences)
+    count = sum(one.kind is not Kind.NOTE for one in best.differences)
     yield f"{whose}: " + (f"differences that matter: {count}" if count else "equal in all that matters")
 
 

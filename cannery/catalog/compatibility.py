@@ -49,15 +49,28 @@ class Rank(StrEnum):
     BUILD = "build"
 
 
-class RowSource(Closed):
+class DriverSource(Closed):
     """Where rows were read, and when."""
 
     what: Text
-    rank: Rank
     date: DateText
 
     def __str__(self) -> str:
         return f"{self.what}, {self.date}"
+
+
+class RowSource(DriverSource):
+    """Where rows of the table were read, when, and how much that weighs."""
+
+    rank: Rank
+
+
+def _check_sources(field: str, named: Iterable[str], sources: Collection[str]) -> None:
+    """Raise `FaultError` at the first entry of a list whose source is not among `sources`."""
+    for position, source in enumerate(named):
+        if source not in sources:
+            what = f"a source that `sources` has not: {source}"
+            raise FaultError(what, did_you_mean(source, sources), (field, position, "source"))
 
 
 def _distribution_cell(text: str) -> str:
@@ -204,12 +217,8 @@ class Compatibility(Closed):
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:
-        named = [("rows", position, row.source) for position, row in enumerate(self.rows)]
-        named += [("compatible", position, item.source) for position, item in enumerate(self.compatible)]
-        for field, position, source in named:
-            if source not in self.sources:
-                what = f"a source that `sources` has not: {source}"
-                raise FaultError(what, did_you_mean(source, self.sources), (field, position, "source"))
+        _check_sources("rows", (row.source for row in self.rows), self.sources)
+        _check_sources("compatible", (item.source for item in self.compatible), self.sources)
         return self
 
     def over(self, other: Self) -> Self:
@@ -243,16 +252,6 @@ PciId = Annotated[str, parsed(_pci_id)]
 ChipText = Annotated[Chip, parsed(parse_chip)]
 
 
-class DriverSource(Closed):
-    """Where rows were read, and when."""
-
-    what: Text
-    date: DateText
-
-    def __str__(self) -> str:
-        return f"{self.what}, {self.date}"
-
-
 class DriverRow(Closed):
     """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
 
@@ -281,10 +280,7 @@ class Drivers(Closed):
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:
-        for position, row in enumerate(self.drivers):
-            if row.source not in self.sources:
-                what = f"a source that `sources` has not: {row.source}"
-                raise FaultError(what, did_you_mean(row.source, self.sources), ("drivers", position, "source"))
+        _check_sources("drivers", (row.source for row in self.drivers), self.sources)
         return self
 
     def of(self, cann: str) -> tuple[DriverRow, ...]:

@@ -12,7 +12,7 @@ from packaging.version import Version
 from pydantic import BeforeValidator
 
 from cannery.catalog.errors import FaultError
-from cannery.catalog.target import marker_environment, parse_cann, parse_os, parse_python
+from cannery.catalog.target import is_version, marker_environment, parse_cann, parse_os, parse_python
 from cannery.errors import CanneryError
 from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
@@ -108,7 +108,7 @@ def _requirement(value: str, _option: str) -> str:
 
 def _exact(value: str, _option: str) -> str:
     name, equals, number = value.partition("==")
-    if not equals or not NAME.fullmatch(name.strip()) or not _is_version(number.strip()):
+    if not equals or not NAME.fullmatch(name.strip()) or not is_version(number.strip()):
         raise FaultError(f"{value!r} is not NAME==VERSION")
     return _short(value)
 
@@ -124,7 +124,7 @@ def specifier(value: str, _option: str = "") -> str:
 
 def _countable(found: SpecifierSet, value: str) -> str:
     """Return `value`; raise `FaultError` for what `packaging` takes in its range and a resolver does not."""
-    strange = [part.version for part in found if part.operator == "===" and not _is_version(part.version)]
+    strange = [part.version for part in found if part.operator == "===" and not is_version(part.version)]
     if strange:
         raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
     _short(str(found))
@@ -137,14 +137,6 @@ def _short(value: str) -> str:
     return value
 
 
-def _is_version(value: str) -> bool:
-    try:
-        Version(value)
-    except ValueError:  # also of a number that is too long for Python
-        return False
-    return True
-
-
 def version(value: str, _option: str = "") -> str:
     """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
     _version(value, "")
@@ -155,7 +147,7 @@ def version(value: str, _option: str = "") -> str:
 
 
 def _version(value: str, _option: str) -> str:
-    if not _is_version(value):
+    if not is_version(value):
         raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
     return _short(value)
 

@@ -42,6 +42,15 @@ parsed_version = cache(Version)
 parsed_requirement = cache(Requirement)
 
 
+def is_version(text: str) -> bool:
+    """Whether a text is a version of a distribution."""
+    try:
+        Version(text)
+    except ValueError:  # also of a number that is too long for Python
+        return False
+    return True
+
+
 def canonical(text: str) -> str:
     """Return `text` in lower case without blanks around it; raise `ValueError` when it is no version of this kind."""
     value = text.strip().lower()

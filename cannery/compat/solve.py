@@ -250,7 +250,8 @@ def offers(
     offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
     Where the user pins, `with_pins` adds the pins of the first.
     """
-    known = [one for row in releases(subject, name) for one in _on_canns(subject, row)]
+    rows_here = {row.version: row for row in (*own, *releases(subject, name))}
+    known = [one for row in rows_here.values() for one in _on_canns(subject, row)]
     every = [row for row in known if _has_base(subject, row) and _answers(row, clash)]
     if not every:
         return NO_SET if subject.rows.get(name) else ""

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion
 
-from cannery.catalog.target import parsed_version
+from cannery.catalog.target import is_version, parsed_version
 from cannery.errors import UsageError
 from cannery.vocab import Arch
 
@@ -249,10 +248,8 @@ def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
         if not found:
             raise _broken(where, number, f"not an entry of a lock: {text[:200]!r}")
         name, version, file, sha256 = found["name"], found["version"], found["file"] or "", found["sha256"] or ""
-        try:
-            parsed_version(version)
-        except InvalidVersion as error:
-            raise _broken(where, number, f"{name}: {version!r} is not a version") from error
+        if not is_version(version):
+            raise _broken(where, number, f"{name}: {version!r} is not a version")
         via = tuple(found["via"].split(", ")) if found["via"] else ()
         index = found["index"] or found["lost"]
         package = LockedPackage(name, version, file, sha256, int(found["size"] or 0), index, via)

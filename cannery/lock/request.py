@@ -167,18 +167,13 @@ def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
     )
 
 
-def lock_problems(lock: Lock, request: LockRequest, indexes: Collection[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=64)  # images of several chips have one lock and one request
+def lock_problems(lock: Lock, request: LockRequest, indexes: frozenset[str]) -> tuple[str, ...]:
     """Return why `lock` does not answer `request`; empty when it does. `indexes` are the catalog's index names.
 
     Header and packages are compared with the request: target, date bound, digest; requirements, constraints, overrides
     and excludes; file names and their tags; indexes. Hashes, sizes and who asked are not checked.
     """
-    return _problems(lock, request, frozenset(indexes))
-
-
-@lru_cache(maxsize=64)
-def _problems(lock: Lock, request: LockRequest, indexes: frozenset[str]) -> tuple[str, ...]:
-    """Return what `lock_problems` does: images of several chips have one lock and one request."""
     return (*_header(lock, request), *_asked(lock, request), *_files(lock, request, indexes))
 
 

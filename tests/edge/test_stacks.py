@@ -95,7 +95,7 @@ UNPUBLISHED = {
 @pytest.mark.parametrize(("name", "python", "arch"), CELLS)
 def test_a_lock_is_current(name: str, python: str, arch: Arch) -> None:
     lock, request = locked(name, python, arch), lock_request(bound(name, python, arch))
-    assert lock_problems(lock, request, catalog().indexes) == ()
+    assert lock_problems(lock, request, frozenset(catalog().indexes)) == ()
 
 
 @pytest.mark.parametrize(("name", "python", "arch"), CELLS)

@@ -44,7 +44,7 @@ def against(one: Image, wanted: Expected | None = None) -> Comparison:
 
 def told(found: Comparison, *, notes: bool = False) -> list[tuple[Kind, str, str, str]]:
     """(kind, subject, wanted, found) of the differences; of those that matter alone unless `notes`."""
-    return [(d.kind, d.subject, d.wanted, d.found) for d in found.differences if notes or d.kind.matters]
+    return [(d.kind, d.subject, d.wanted, d.found) for d in found.differences if notes or d.kind is not Kind.NOTE]
 
 
 def changed(**versions: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ LOCK = Lock("stack", "3.11", Arch.AMD64, REQUEST.digest, "2026-11-20", "uv 0", P
 
 
 def problems(lock: Lock, request: LockRequest = REQUEST) -> tuple[str, ...]:
-    return lock_problems(lock, request, INDEXES)
+    return lock_problems(lock, request, frozenset(INDEXES))
 
 
 def changed(wanted: str, **changes: object) -> Lock:
@@ -113,7 +113,7 @@ def test_each_problem_is_reported(lock: Lock, words: str) -> None:
 
 
 def test_an_index_that_the_catalog_has_lost() -> None:
-    assert lock_problems(LOCK, REQUEST, {"other"}) == ("torch: index cpu is not in the catalog",)
+    assert lock_problems(LOCK, REQUEST, frozenset({"other"})) == ("torch: index cpu is not in the catalog",)
 
 
 def test_an_override_takes_the_place_of_a_requirement_and_constraints_hold() -> None:
@@ -133,7 +133,7 @@ def test_what_is_asked_for_and_excluded_is_reported() -> None:
 
 def test_markers_are_the_targets() -> None:
     request = replace(REQUEST, arch=Arch.ARM64, python="3.10")
-    found = lock_problems(LOCK, request, INDEXES)
+    found = lock_problems(LOCK, request, frozenset(INDEXES))
     assert {'tomli; python_version < "3.11": not in the lock'} < {*found}
     assert {'other==1; platform_machine == "aarch64": not in the lock'} < {*found}
 

@@ -220,7 +220,7 @@ def test_a_release_without_a_row_is_offered_what_goes_with_its_number_and_what_t
     assert finding.fix == "use torch 2.7.1 with torch-npu 2.7.1"
     (newer,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.0.post9"})
     assert newer.fix == (
-        "use torch 2.8.0 and torchvision 0.23.0 with torch-npu 2.8.0.post9, or torch 2.7.1 with torch-npu 2.7.1"
+        "use torch 2.7.1 with torch-npu 2.7.1, or torch 2.8.0 and torchvision 0.23.0 with torch-npu 2.8.0.post9"
     )
 
 

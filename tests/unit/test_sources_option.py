@@ -118,7 +118,7 @@ def test_a_lock_has_the_wanted_file_of_a_release(file: str | None, problem: str 
     more = (package("engine", "0.11.0", file=file),) if file else ()
     own = replace(lock(found), inputs=request.digest)
     packages = tuple(sorted((*own.packages, *more), key=lambda one: one.name))
-    problems = lock_problems(replace(own, packages=packages), request, DATA.indexes)
+    problems = lock_problems(replace(own, packages=packages), request, frozenset(DATA.indexes))
     mine = [text for text in problems if text.startswith("engine")]
     assert ([] if problem is None else [True]) == [text.startswith(str(problem)) for text in mine]
 
@@ -128,7 +128,7 @@ def test_a_source_from_git_is_no_package_of_the_lock() -> None:
     request = lock_request(found)
     own = lock(found)
     with_engine = sorted((*own.packages, package("engine", "0.11.0")), key=lambda one: one.name)
-    problems = lock_problems(replace(own, packages=tuple(with_engine)), request, DATA.indexes)
+    problems = lock_problems(replace(own, packages=tuple(with_engine)), request, frozenset(DATA.indexes))
     assert any("engine" in text and "nothing, since it comes from git" in text for text in problems)
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from cannery.catalog.compatibility import CANN, Rank
+from cannery.catalog.compatibility import CANN, Rank, Row
 from cannery.catalog.target import order
-from cannery.compat.solve import NO_SET, Solver, offers
+from cannery.compat.solve import offers
 from cannery.compat.subject import Finding, error, note, warning
 from cannery.compat.table import (
     cited,
@@ -38,7 +38,7 @@ from cannery.vocab import BaseKind, Severity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cannery.catalog.compatibility import Compatible, Row
+    from cannery.catalog.compatibility import Compatible
     from cannery.compat.subject import Subject
 
 
@@ -196,25 +196,13 @@ def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> 
 
 def _ways_out(subject: Subject, name: str, key: str) -> str:
     """Offer the `key` of the release's number, and what goes with the one that is here: rows, or its number."""
-    version, present = subject.versions[name], here(subject, key) or ""
-    base, other = Version(version).base_version, Version(present).base_version
-    ways = [_way(subject, name, key, base, version)]
-    if any(row.fits.get(key) == other for row in subject.rows[name]):
-        text = offers(subject, name, (), {key})
-        ways.append("" if text == NO_SET else text.removeprefix("use "))
-    else:
-        ways.append(_way(subject, name, key, other, other))
-    found = [way for way in ways if way]
-    return f"use {', or '.join(found)}" if found else NO_SET
-
-
-def _way(subject: Subject, name: str, key: str, version: str, release: str) -> str:
-    """Offer `key` at a version with a release of `name`, and what goes with them; "" when rows contradict it."""
-    found = Solver(subject).completed({key: version, name: release})
-    if found is None:
-        return ""
-    beside = [phrase(other, text) for other, text in found.items() if other != name]
-    return f"{listed(beside)} with {name} {release}"
+    base, present = Version(subject.versions[name]).base_version, Version(here(subject, key) or "").base_version
+    of_number = [(subject.versions[name], base), (present, present)]
+    if any(row.fits.get(key) == present for row in subject.rows[name]):
+        del of_number[1]
+    source = subject.rows[name][0].source
+    rows = [Row(of=f"{name}=={version}", fits={key: number}, source=source) for version, number in of_number]
+    return offers(subject, name, rows, {key})
 
 
 def _nearest(subject: Subject, name: str) -> str:

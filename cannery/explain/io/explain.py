@@ -162,7 +162,6 @@ def candidates(
     solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
     rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
-    dropped += _without_pair(recipe, catalog, conflict.movers)
     unique: dict[tuple[object, ...], Candidate] = {}
     for candidate in (*rows[:ROWS], *dropped):
         unique.setdefault((candidate.moved, candidate.dropped), candidate)
@@ -266,16 +265,6 @@ def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate
         yield Candidate(changed, dropped=(item,))
     elif item.kind is ItemKind.SOURCE:
         yield from _other_sources(recipe, catalog, item.name)
-
-
-def _without_pair(recipe: Recipe, catalog: Catalog, movers: Sequence[Item]) -> Iterator[Candidate]:
-    """The recipe without the first two pins: where both are held by others, neither can move alone."""
-    pins = [item for item in movers if item.kind in {ItemKind.TRIAL, ItemKind.PIN}][:2]
-    changed: Recipe | None = recipe
-    for item in pins:
-        changed = _less(changed, catalog, item) if changed else None
-    if changed is not None and len(pins) > 1:
-        yield Candidate(changed, dropped=tuple(pins))
 
 
 def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:

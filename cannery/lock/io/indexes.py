@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 from pypi_simple import (
     PYPI_SIMPLE_ENDPOINT,
     NoSuchProjectError,
@@ -28,6 +27,7 @@ from pypi_simple import (
     UnsupportedRepoVersionError,
 )
 
+from cannery.catalog.target import is_version
 from cannery.util.addresses import file_path, shown
 from cannery.util.io.http import HostSession, PassingError, retrying, trouble
 from cannery.util.io.waiting import begin
@@ -141,16 +141,8 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
         packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
     else:
         packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
-    return tuple(_listed(package, place) for package in packages if _has_version(package))
-
-
-def _has_version(package: DistributionPackage) -> bool:
-    """Whether a file's version is one: an index has files of twenty years."""
-    try:
-        Version(package.version or "")
-    except InvalidVersion:
-        return False
-    return True
+    # An index has files of twenty years.
+    return tuple(_listed(package, place) for package in packages if is_version(package.version or ""))
 
 
 def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:

@@ -172,7 +172,7 @@ def resolve_lock(
         if not is_cache or not is_of_files(error):
             raise
         raise unwritable(error, path) from error
-    if problems := lock_problems(lock, request, catalog.indexes):
+    if problems := lock_problems(lock, request, frozenset(catalog.indexes)):
         wrong_answer = FindingsError(f"the resolver's answer is not what was asked: {_first(problems)}", where=place)
         wrong_answer.log = str(log)
         raise wrong_answer
@@ -200,7 +200,7 @@ def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: s
     if lock is None:
         whose = "of the build tools " if request.profile == TOOLS_PROFILE else ""
         raise FindingsError(f"the lock {whose}is missing", where=_shown(store, path), hint=hint)
-    problems = lock_problems(lock, request, catalog.indexes)
+    problems = lock_problems(lock, request, frozenset(catalog.indexes))
     if problems:
         state = "is stale" if lock.inputs != request.digest else "was edited by hand"
         raise FindingsError(f"the lock {state}: {_first(problems)}", where=_shown(store, path), hint=hint)
@@ -221,7 +221,7 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
     # Another CANN may want just what the profile's own does. A lock in the cache that does not answer is made again.
     for place in (lock_path(store, request), path):
         lock = present_lock(store, place)
-        if lock is not None and not lock_problems(lock, request, catalog.indexes):
+        if lock is not None and not lock_problems(lock, request, frozenset(catalog.indexes)):
             return lock
     store.say(f"resolving {recipe.name} for {arch} with {recipe.changes or f'CANN {recipe.target.cann}'} …")
     lock = resolve_lock(store, catalog, request, recipe=recipe)
