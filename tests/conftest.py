@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cannery.catalog.io import yaml_file
+from cannery.catalog.io import read as catalog_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def each_yaml_text_is_parsed_once() -> None:
 
     Nothing writes to what is parsed; `cannery.catalog.yaml_text` itself, which its tests call, is as it was.
     """
-    yaml_file.parse_yaml = lru_cache(maxsize=1024)(yaml_file.parse_yaml)
+    catalog_read.parse_yaml = lru_cache(maxsize=1024)(catalog_read.parse_yaml)
 
 
 @pytest.fixture(scope="session")

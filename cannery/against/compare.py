@@ -19,7 +19,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.target import is_version, live, marker_environment, without_build
-from cannery.compat.table import holds, phrase
+from cannery.compat.subject import holds, phrase
 from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
 from cannery.recipe.select import TORCH, TORCH_NPU, rows_for

@@ -16,7 +16,7 @@ from cannery.authoring.facts import entry_text, make_entry, places_of, table_of,
 from cannery.catalog.catalog import BaseLine
 from cannery.catalog.component import FromSource, Wheels, parse_component
 from cannery.catalog.fields import profile_name_fault
-from cannery.catalog.io.yaml_file import read_yaml_text
+from cannery.catalog.io.read import read_yaml_text
 from cannery.catalog.target import parse_cann, without_build
 from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError

@@ -11,8 +11,7 @@ from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.target import parse_chip
 from cannery.commands import options_of, print_json
 from cannery.compat.rules.target import asking, who
-from cannery.compat.subject import Subject
-from cannery.compat.table import cited
+from cannery.compat.subject import Subject, cited
 from cannery.doctor import counts, diagnose, report_lines
 from cannery.doctor.check import DriverWish, State, Wanted
 from cannery.errors import ExitCode, UsageError

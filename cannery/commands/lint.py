@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.catalog.io.yaml_file import read_yaml_text
+from cannery.catalog.io.read import read_yaml_text
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.catalog.yaml_text import parse_documents
 from cannery.commands import print_json

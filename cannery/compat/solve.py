@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -16,8 +17,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
 from cannery.catalog.target import distance, parsed_version, without_build
-from cannery.compat.subject import Subject
-from cannery.compat.table import here, holds, is_held, listed, misfits, phrase, weight
+from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, weight
 from cannery.recipe.select import parse_pin, same_release, takes
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def offers(
     rows = _distinct(subject, every)
     kept = _nearest(subject, rows)
     if not any(is_held(subject, whole.row, clash) for whole in kept):
-        kept += _first(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
+        kept += islice(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
     mine = [row for row in every if own and row.version == own[0].version]
     present = [_beside(subject, whole.row) for whole in kept]
     kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
@@ -314,10 +314,6 @@ def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
             if is_fixed and not asked.specifier.contains(versions[name], prereleases=True):
                 return False
     return True
-
-
-def _first(found: Iterator[Whole], count: int) -> list[Whole]:
-    return [whole for whole, _number in zip(found, range(count), strict=False)]
 
 
 def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:

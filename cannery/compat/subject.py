@@ -1,27 +1,46 @@
-"""What the rules look at, a recipe, the catalog it is from and its locks; and what they report: findings."""
+"""One set to judge: a recipe, the catalog it is from and its locks; how it reads the compatibility table; findings.
+
+Reading the table is finding the rows of a release, whether the set fits a row, and what a release is not made for. The
+findings of `fit` are judgements in words; an offer is a set that has none of them.
+"""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cannery.catalog.target import live, marker_environment, package_name
+from packaging.version import Version
+
+from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
+from cannery.catalog.target import live, marker_environment, order, package_name, parsed_version, without_build
 from cannery.lock.request import set_aside
-from cannery.recipe.select import parse_pin
+from cannery.recipe.select import parse_pin, same_release, takes
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.compatibility import Compatibility, Row
+    from cannery.catalog.compatibility import Compatibility, Compatible, Row
+    from cannery.catalog.target import Key
     from cannery.lock.lock import Lock, LockedPackage
     from cannery.recipe.recipe import Recipe
     from cannery.vocab import Arch
 
+WORDS = {CANN: "CANN", PYTHON: "Python", DRIVER: "driver"}
+WEIGHT = {rank: number for number, rank in enumerate(Rank)}
+COMPARE: dict[str, Callable[[Key, Key], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
@@ -132,3 +151,186 @@ class Subject:
         """Give the requirements, PEP 508 texts, that count on the target."""
         target = self.recipe.target
         return live(texts, marker_environment(target.python, target.arch))
+
+
+def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
+    """Return the rows of the release of `name` that is in the set, the weightiest source first."""
+    found = [row for row in subject.rows.get(name, ()) if same_release(row.version, subject.versions[name])]
+    return tuple(sorted(found, key=lambda row: weight(subject.table, row)))
+
+
+def judging(subject: Subject, name: str) -> tuple[Row, ...]:
+    """Return, of each source's `rows_of` a release, the one that the set departs from least.
+
+    Several rows of one source are sets to choose from, so the others do not contradict this one.
+    """
+    closest: dict[str, Row] = {}
+    for row in rows_of(subject, name):
+        other = closest.setdefault(row.source, row)
+        if departure(subject, row) < departure(subject, other):
+            closest[row.source] = row
+    return tuple(closest.values())
+
+
+def departure(subject: Subject, row: Row) -> int:
+    """How far the set is from a row. CANN weighs least: sets that no table has are in use."""
+    wrong = [key for key in row.fits if not is_held(subject, row, (key,))]
+    return sum(1 if key == CANN else 2 for key in wrong)
+
+
+def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
+    """Whether the set fits a row's cells `keys`. A cell that the row or the set does not have fits."""
+    cells = [(key, row.fits[key], here(subject, key)) for key in keys if key in row.fits]
+    return all(version is None or holds(key, wanted, version) for key, wanted, version in cells)
+
+
+def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
+    """Return the cells that rows of `name` have, without those of the host and of the interpreter."""
+    keys = dict.fromkeys(key for row in subject.rows.get(name, ()) for key in row.fits)
+    return tuple(key for key in keys if key not in {PYTHON, DRIVER})
+
+
+def followed(subject: Subject, name: str) -> tuple[str, ...]:
+    """Return the distributions whose number the releases of `name` carry, in every row that has them.
+
+    torch_npu X.Y.Z is an extension of torch X.Y.Z alone: no reason makes another one work.
+    """
+    rows = subject.rows.get(name, ())
+    return tuple(
+        key
+        for key in keys_of(subject, name)
+        if key != CANN
+        and all(parsed_version(row.version).base_version == row.fits[key] for row in rows if key in row.fits)
+    )
+
+
+def weight(table: Compatibility, row: Row) -> int:
+    """Return the place of the row's source among the ranks; the least weighs most."""
+    return WEIGHT[table.sources[row.source].rank]
+
+
+def here(subject: Subject, key: str) -> str | None:
+    """Return what the set has for a key of a row: a version, the CANN, the Python; None when it has nothing.
+
+    The driver is the host's: it is never there.
+    """
+    target = subject.recipe.target
+    known = {CANN: target.cann, PYTHON: target.python, DRIVER: None}
+    return known[key] if key in known else subject.versions.get(key)
+
+
+def holds(key: str, wanted: str, version: str) -> bool:
+    """Whether `version` fits the cell `wanted` of `key`. Of `driver` a version alone is the oldest that works."""
+    if key == DRIVER:
+        bounds = wanted.split(",") if BOUND.match(wanted) else [f">={wanted}"]
+        return all(_within(bound.strip(), version) for bound in bounds)
+    if key == CANN and wanted[0].isdigit():
+        return without_build(wanted) == without_build(version)
+    if key == PYTHON and wanted[0].isdigit():
+        return wanted == version
+    return takes(wanted, version)
+
+
+def _within(bound: str, version: str) -> bool:
+    match = BOUND.fullmatch(bound)
+    wanted = order(match[2]) if match else ()
+    return match is not None and wanted != () and COMPARE[match[1]](order(version), wanted)
+
+
+def phrase(key: str, wanted: str) -> str:
+    """Return a cell of a row in words: `torch 2.7.1`, `Python >=3.9,<3.12`, `CANN 8.5.0`."""
+    return f"{WORDS.get(key, key)} {wanted}"
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """Return words as a sentence has them: `a`, `a and b`, `a, b and c`."""
+    *before, end = dict.fromkeys(words)
+    return f"{', '.join(before)} {last} {end}" if before else end
+
+
+def cited(table: Compatibility, rows: Iterable[Row]) -> str:
+    """Return the sources of rows with their dates, each once."""
+    return "; ".join(dict.fromkeys(str(table.sources[row.source]) for row in rows))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of one release: the keys that are `wrong` here, and those about which sources disagree.
+
+    The values of `beside` are rows of other releases that are made for this one with what is here of the key.
+    `compatible`: no row is made for the CANN, and the makers state that the release works with it all the same.
+    """
+
+    wrong: frozenset[str]
+    beside: Mapping[str, tuple[Row, ...]]
+    compatible: Compatible | None = None
+
+
+def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
+    """Judge the release of `name` by `rows`, the ones that judge it, the weightiest first."""
+    fixed = {*followed(subject, name)}
+    beside: dict[str, tuple[Row, ...]] = {}
+    wrong: set[str] = set()
+    compatible: Compatible | None = None
+    excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
+    for key in sorted({key for row in rows for key in row.fits} - excused):
+        saying = [row for row in rows if key in row.fits]
+        agreeing = [row for row in saying if is_held(subject, row, (key,))]
+        if len(agreeing) == len(saying):
+            continue
+        if key == CANN and (found := _compatible(subject, name, saying)):
+            compatible = None if agreeing else found
+            continue
+        others = () if key in fixed else supporting(subject, name, key)
+        if _gives_way(subject, name, key, saying):
+            continue
+        if agreeing or others:
+            beside[key] = others
+        if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
+            wrong.add(key)
+    return Judgement(frozenset(wrong), beside, compatible)
+
+
+def _gives_way(subject: Subject, name: str, key: str, rows: Sequence[Row]) -> bool:
+    """Whether `rows` are of another build, and a release of the set with a row of its own decides about the key."""
+    is_other = all(subject.table.sources[row.source].rank is Rank.BUILD for row in rows)
+    return is_other and any(judging(subject, other) for other in subject.with_rows(name, key))
+
+
+def _compatible(subject: Subject, name: str, rows: Sequence[Row]) -> Compatible | None:
+    """Return why the release works with the target's CANN although `rows` are made for others; None: no one says so."""
+    found = (subject.table.compatible_with(name, row.fits[CANN], subject.recipe.target.cann) for row in rows)
+    return next(filter(None, found), None)
+
+
+def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:
+    """Whether a row that holds is heard beside the weightiest one."""
+    sources = subject.table.sources
+    return sources[agreeing.source].rank is not Rank.DOCUMENT or sources[first.source].rank is not Rank.METADATA
+
+
+def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
+    """Return the rows of other releases of the set that are made for this `name` and for what is here of `key`."""
+    rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
+    return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))
+
+
+def other_number(subject: Subject, name: str) -> str:
+    """Return what a release without a row cannot be used with, "" for nothing: torch_npu X.Y.Z extends torch X.Y.Z."""
+    if not any(here(subject, key) for key in keys_of(subject, name)):
+        return ""
+    base = Version(subject.versions[name]).base_version
+    others = (key for key in followed(subject, name) if Version(here(subject, key) or base).base_version != base)
+    return next(others, "")
+
+
+def misfits(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Give (distribution, key) for all that the rows contradict: what `fit` reports as errors, and other CANNs."""
+    for name in subject.with_rows():
+        rows = judging(subject, name)
+        if rows:
+            found = judged(subject, name, rows)
+            # A CANN that sources disagree about is no reason to move anything.
+            yield from ((name, key) for key in sorted(found.wrong - ({CANN} & found.beside.keys())))
+        elif other := other_number(subject, name):
+            yield name, other

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cannery.catalog.compatibility import DRIVER, newest
 from cannery.catalog.target import canonical, order, series_of, without_build
-from cannery.compat.table import holds
+from cannery.compat.subject import holds
 from cannery.doctor.check import Check, State, closed, ok, seen_chips
 from cannery.host.facts import ASCEND
 

@@ -19,7 +19,7 @@ from cannery.catalog.fields import (
     component_name_fault,
     profile_name_fault,
 )
-from cannery.compat.table import holds
+from cannery.compat.subject import holds
 from cannery.vocab import Arch, BaseKind, Chip
 from verifying.checks import CHECKS
 

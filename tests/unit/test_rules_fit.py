@@ -11,8 +11,7 @@ from cannery.catalog.compatibility import Compatibility
 from cannery.compat.rules.fit import fits
 from cannery.compat.rules.target import driver
 from cannery.compat.solve import NO_SET
-from cannery.compat.subject import Finding, in_order
-from cannery.compat.table import holds, listed
+from cannery.compat.subject import Finding, holds, in_order, listed
 from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch, Severity

@@ -19,8 +19,8 @@ from cannery.catalog.cross_checks import cross_check
 from cannery.catalog.errors import CatalogError, FaultError, faults, problem
 from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault
-from cannery.catalog.io.yaml_file import read_yaml
 from cannery.catalog.target import without_build
+from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import UsageError
 from cannery.util.io.files import shown_path
 
@@ -38,6 +38,41 @@ BUILT_IN = "images"
 # Of one file; a file of another kind has thousands, and each costs a search for the nearest word.
 MOST_PROBLEMS = 30
 MANY = "fix those above first: is it the right file?"
+
+
+# The largest file has 35 kB: whoever meets this bound has another kind of file.
+MOST_BYTES = 1 << 20
+
+
+def read_yaml(path: Path, name: str) -> YamlDocument:
+    """Read one YAML file; `name` is how messages call it.
+
+    Raises `UsageError` with file:line for what `parse_yaml` refuses, and for a file that is too large, no text or
+    cannot be read; never anything else.
+    """
+    return parse_yaml(read_yaml_text(path, name), name)
+
+
+def read_yaml_text(path: Path, name: str) -> str:
+    """Return the text of a YAML file. Raises `UsageError` for one that is too large, no text or cannot be read."""
+    try:
+        # Not before it is known to be a file: a pipe or a device would be waited for, or read without end.
+        if path.exists() and not path.is_file():
+            raise UsageError("is no regular file", where=name, hint="put a file of that name there, or remove it")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UsageError(
+                f"is larger than {MOST_BYTES >> 20} MiB", where=name, hint="no file here is: is it another?"
+            )
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UsageError("is not UTF-8 text", where=f"{name}:{line}", hint="save the file as UTF-8") from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise UsageError(
+            f"cannot be read: {error}", where=name, hint="the file has to be there and readable"
+        ) from error
 
 
 def load_catalog(images: Path, own: Path | None = None) -> Catalog:

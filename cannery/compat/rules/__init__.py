@@ -7,24 +7,9 @@ Each module holds the rules of one subject; `RULES` lists them all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from cannery.compat.rules.components import atb, base_env, environment, files, order, patches, releases
-from cannery.compat.rules.fit import asked, fits
-from cannery.compat.rules.packages import (
-    denied,
-    excluded,
-    exclusive,
-    incomplete,
-    not_there,
-    overrides,
-    requirements,
-    stale_patterns,
-    substitutes,
-    torch_free,
-    warned,
-)
-from cannery.compat.rules.target import base_tag, chips, custom_base, driver, emulation, pythons, socs
+from cannery.compat.rules import components, fit, packages, target
 from cannery.compat.subject import Subject, in_order
 
 if TYPE_CHECKING:
@@ -36,35 +21,8 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Recipe
     from cannery.vocab import Arch
 
-RULES: tuple[Callable[[Subject], Iterable[Finding]], ...] = (
-    base_tag,
-    custom_base,
-    pythons,
-    fits,
-    asked,
-    driver,
-    torch_free,
-    requirements,
-    not_there,
-    overrides,
-    substitutes,
-    stale_patterns,
-    exclusive,
-    denied,
-    excluded,
-    chips,
-    socs,
-    environment,
-    base_env,
-    atb,
-    order,
-    files,
-    patches,
-    releases,
-    emulation,
-    incomplete,
-    warned,
-)
+Rule: TypeAlias = "Callable[[Subject], Iterable[Finding]]"
+RULES: tuple[Rule, ...] = (*components.RULES, *fit.RULES, *packages.RULES, *target.RULES)
 
 
 def check_recipe(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.component import System
-from cannery.compat.subject import Finding, error, note, warning
-from cannery.compat.table import listed
+from cannery.compat.subject import Finding, error, listed, note, warning
 from cannery.recipe.environment import PYTHONPATH, REFERENCE, VENV, deciding, expand_env, known_abi, python_home
 from cannery.recipe.recipe import package_of, python_folders
 from cannery.vocab import ComponentKind
@@ -288,3 +287,6 @@ def _base_values(recipe: Recipe) -> Mapping[str, str]:
 def _homes(recipe: Recipe) -> tuple[str, ...]:
     found = recipe.base.found
     return ("/usr/local/Ascend", recipe.base.line.toolkit_home, VENV, *((python_home(found),) if found else ()))
+
+
+RULES = (atb, base_env, environment, files, order, patches, releases)

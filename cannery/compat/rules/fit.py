@@ -17,20 +17,23 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN, Rank, Row
 from cannery.catalog.target import order
 from cannery.compat.solve import offers
-from cannery.compat.subject import Finding, error, note, warning
-from cannery.compat.table import (
+from cannery.compat.subject import (
+    Finding,
     cited,
     departure,
+    error,
     here,
     holds,
     judged,
     judging,
     keys_of,
     listed,
+    note,
     other_number,
     phrase,
     rows_of,
     supporting,
+    warning,
 )
 from cannery.recipe.select import parse_pin
 from cannery.vocab import BaseKind, Severity
@@ -212,3 +215,6 @@ def _nearest(subject: Subject, name: str) -> str:
     rows.sort(key=lambda row: Version(row.version))
     words = [f"{row.version} (CANN {row.fits[CANN]})" if CANN in row.fits else row.version for row in rows]
     return f"nearest there: {', '.join(dict.fromkeys(words))}" if words else ""
+
+
+RULES = (asked, fits)

@@ -17,8 +17,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.component import FromSource, System
 from cannery.catalog.target import package_name
-from cannery.compat.subject import Finding, error, note, warning
-from cannery.compat.table import followed, here, holds, judging, listed, phrase
+from cannery.compat.subject import Finding, error, followed, here, holds, judging, listed, note, phrase, warning
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.recipe.select import TORCH, TORCH_NPU
 
@@ -342,3 +341,9 @@ def stale_patterns(subject: Subject) -> Iterator[Finding]:
                 "verify fails on what `pip check` reports of another release",
                 f"change or remove {pattern!r} in {subject.recipe.file}",
             )
+
+
+RULES = (
+    *(denied, excluded, exclusive, incomplete, not_there, overrides, requirements, stale_patterns),
+    *(substitutes, torch_free, warned),
+)

@@ -10,8 +10,7 @@ from packaging.specifiers import SpecifierSet
 from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
 from cannery.catalog.component import Native
 from cannery.catalog.target import order, without_build
-from cannery.compat.subject import Finding, error, note, warning
-from cannery.compat.table import cited, departure, holds, judging, listed
+from cannery.compat.subject import Finding, cited, departure, error, holds, judging, listed, note, warning
 from cannery.util.addresses import parse_reference
 from cannery.vocab import BaseKind, ComponentKind
 
@@ -286,3 +285,6 @@ def emulation(subject: Subject) -> Iterator[Finding]:
             "about eight times slower (docker/buildx issue 2810)",
             f"BUILDER=<name> of a buildx builder with a native {arch} node, or a machine of that arch",
         )
+
+
+RULES = (base_tag, chips, custom_base, driver, emulation, pythons, socs)

@@ -19,8 +19,7 @@ from cannery.catalog.compatibility import CANN
 from cannery.catalog.target import distance, package_name
 from cannery.compat.io.stock import ask_stock, questions_of
 from cannery.compat.solve import Solver
-from cannery.compat.subject import Subject
-from cannery.compat.table import is_held
+from cannery.compat.subject import Subject, is_held
 from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.conflict import (
     Ask,
