@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING
 from cannery.doctor.check import State
 from cannery.doctor.devices import access, cards, chip, image_user, managers, smi
 from cannery.doctor.driver import files, firmware, folders, version
-from cannery.doctor.engine import disk, docker, emulation, inside, overlay, runtime, users
-from cannery.doctor.system import hccn, kernel, memory, page_size, ranktable, shared_memory
+from cannery.doctor.machine import (
+    disk,
+    docker,
+    emulation,
+    hccn,
+    inside,
+    kernel,
+    memory,
+    overlay,
+    page_size,
+    ranktable,
+    runtime,
+    shared_memory,
+    users,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,7 +7,6 @@ started with BUILDKIT_STEP_LOG_MAX_SIZE=-1 and BUILDKIT_STEP_LOG_MAX_SPEED=-1 (D
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from cannery.build.failure import failure
@@ -62,8 +61,6 @@ def bake(  # noqa: PLR0913 - one request to buildx
     `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
     `--set`; `secrets` are values that must appear neither in `log` nor on the screen. `view` makes a view.
 
-    A build that begins while a failed one ends joins its steps, and fails as it did: it is then begun once more.
-
     Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (disk full, engine away, QEMU
     missing). SIGINT and SIGTERM cancel the build, then KeyboardInterrupt is raised.
     """
@@ -72,11 +69,8 @@ def bake(  # noqa: PLR0913 - one request to buildx
     with log.open("w", encoding="utf-8", errors="replace") as log_file:
         command = [*engine_command, "bake", "-f", BAKE_FILE, "--progress=rawjson"]
         command += [word for override in overrides for word in ("--set", override)]
-        run = partial(_run, [*command, target], {**env, **NO_QUESTION}, folder, log=log_file, redact=redact)
-        state, status = run(view=view())
-        if status and state.joined:
-            log_file.write(f"{state.seconds:8.2f} [cannery] it joined a build that had failed: once more\n")
-            state, status = run(view=view())
+        env = {**env, **NO_QUESTION}
+        state, status = _run([*command, target], env, folder, view=view(), log=log_file, redact=redact)
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status:
         raise failure(state, str(log))
