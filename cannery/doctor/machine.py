@@ -199,7 +199,7 @@ def kernel(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 def page_size(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Warn of large pages, for which jemalloc has to be made (Kunpeng machines often have them)."""
     if facts.page is None:
-        yield Check("page-size", State.UNKNOWN, "nothing here shows it", "getconf PAGESIZE")
+        yield Check("page-size", State.UNKNOWN, "only the running host shows it", "getconf PAGESIZE")
     elif facts.page > 4096:
         message = f"{facts.page // 1024} KB: jemalloc that was built on a machine with 4 KB pages does not run here"
         step = (
@@ -229,7 +229,7 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Look at the host's /dev/shm, which containers with --ipc host take; others have one of --shm-size."""
     if facts.shm is None:
-        yield Check("shm", State.UNKNOWN, f"{SHM} is missing, or nothing shows its size", f"df -h {SHM}")
+        yield Check("shm", State.UNKNOWN, f"{SHM} is missing, or only the running host shows its size", f"df -h {SHM}")
         return
     needed = wanted.shm_bytes or DOCKER_SHM + 1
     if facts.shm < needed:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.vocab import Arch, size_bytes
+from cannery.vocab import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ DAEMON_JSON, HCCN = "/etc/docker/daemon.json", "/etc/hccn.conf"
 # HCCL's table of ranks. The Ascend Docker runtime mounts it wherever it lies, of whichever version (case D10).
 RANKTABLE = "/etc/hccl_rootinfo.json"
 RELEASE, MEMINFO, CPUINFO = "/proc/sys/kernel/osrelease", "/proc/meminfo", "/proc/cpuinfo"
-FILESYSTEMS, MOUNTS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/mounts", "/proc/modules", "/etc/os-release"
+FILESYSTEMS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/modules", "/etc/os-release"
 BINFMT = "/proc/sys/fs/binfmt_misc"
 RUNTIME_PROGRAMS = (
     f"{ASCEND}/Ascend-Docker-Runtime/ascend-docker-runtime",
@@ -40,11 +40,9 @@ DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
 # Read whatever the driver's place; those of the driver follow from INSTALL_INFO.
 TEXTS = (
-    *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS, MOUNTS),
+    *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS),
     *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
 )
-# Default huge page of an arm64 kernel, in kB → its page, in bytes: one table of the lowest level holds 8 bytes a page.
-_HUGE_TO_PAGE = {2048: 4096, 32768: 16384, 524288: 65536}
 # What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
 _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
 # Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
@@ -94,7 +92,8 @@ class HostFacts:
 
     `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
     that exist; `folders` those that are a folder in place of a file or node; `unreadable` those that the user cannot
-    read, of which nothing is known; `disk_free` bytes at `disk_at`, where images are kept; `smi` what npu-smi prints.
+    read, of which nothing is known; `disk_free` bytes at `disk_at`, where images are kept; `shm` bytes of /dev/shm,
+    `page` those of a memory page; `smi` what npu-smi prints.
     """
 
     live: bool = False
@@ -108,8 +107,8 @@ class HostFacts:
     engine: EngineState | None = None
     disk_free: int | None = None
     disk_at: str = ""
-    shm_bytes: int | None = None
-    page_bytes: int | None = None
+    shm: int | None = None
+    page: int | None = None
     smi: str | None = None
 
     @property
@@ -145,28 +144,6 @@ class HostFacts:
         if re.search(r"^CPU implementer\s*:", text, re.MULTILINE):
             return Arch.ARM64
         return Arch.AMD64 if re.search(r"^vendor_id\s*:", text, re.MULTILINE) else None
-
-    @property
-    def page(self) -> int | None:
-        """Bytes of a memory page: as the kernel reports it, else as its default huge pages show (on arm64)."""
-        if self.page_bytes is not None:
-            return self.page_bytes
-        if self.arch is Arch.AMD64:
-            return 4096
-        return _HUGE_TO_PAGE.get(self.memory.get("Hugepagesize", 0) // 1024) if self.arch else None
-
-    @property
-    def shm(self) -> int | None:
-        """Bytes of the host's /dev/shm: as it reports itself, else as it is mounted (half of the memory by default)."""
-        if self.shm_bytes is not None:
-            return self.shm_bytes
-        match = re.search(r"^\S+ /dev/shm tmpfs (\S+)", self.texts.get(MOUNTS, ""), re.MULTILINE)
-        if match is None:
-            return None
-        size = re.search(r"(?:^|,)size=([0-9]{1,18}[kmg]?)(?:,|$)", match[1])
-        if size:
-            return size_bytes(size[1])
-        return self.memory["MemTotal"] // 2 if "MemTotal" in self.memory else None
 
     def group_name(self, gid: int) -> str:
         """Return a group's name, "" where /etc/group has none of that number."""

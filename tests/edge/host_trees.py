@@ -24,7 +24,7 @@ package_version={version}
 FIRMWARE_INFO = "Version={version}\nfirmware_version=1.0\ncompatible_version_drv=[23.0.rc2,23.0.rc2.],[25.0,25.0.]\n"
 KUNPENG = "processor\t: 0\nBogoMIPS\t: 200.00\nCPU implementer\t: 0x48\n"
 XEON = "processor\t: 0\nvendor_id\t: GenuineIntel\n"
-MEMINFO = "MemTotal:       1584234112 kB\nMemAvailable:   1500000000 kB\nHugepagesize:   {huge:>8} kB\n"
+MEMINFO = "MemTotal:       1584234112 kB\nMemAvailable:   1500000000 kB\n"
 RUNTIME = f"/{ASCEND}/Ascend-Docker-Runtime/ascend-docker-runtime"
 
 
@@ -67,15 +67,14 @@ class Tree:
         self.write("usr/local/sbin/npu-smi")
         self.write("proc/modules", "drv_davinci_intf_host 16384 0 - Live 0x0\n")
 
-    def system(self, cpu: str = KUNPENG, huge: int = 2048, group: str = "HwHiAiUser") -> None:
+    def system(self, cpu: str = KUNPENG, group: str = "HwHiAiUser") -> None:
         mine = f"{group}:x:{os.getgid()}:alice\n" if group else ""
         self.write("etc/group", f"{mine}docker:x:4242:alice\nusers:x:4243:\n")
         self.write("etc/passwd", "root:x:0:0::/root:/bin/bash\nalice:x:4000:4243::/home/alice:/bin/bash\n")
         self.write("etc/os-release", 'PRETTY_NAME="openEuler 22.03 (LTS-SP4)"\n')
         self.write("proc/cpuinfo", cpu)
-        self.write("proc/meminfo", MEMINFO.format(huge=huge))
+        self.write("proc/meminfo", MEMINFO)
         self.write("proc/filesystems", "nodev\ttmpfs\nnodev\toverlay\n\text4\n")
-        self.write("proc/mounts", "tmpfs /dev/shm tmpfs rw,nosuid,nodev,size=792117056k 0 0\n")
         self.write("proc/sys/kernel/osrelease", "5.10.0-216.0.0.115.oe2203sp4.aarch64\n")
         self.write("usr/bin/dockerd")
 

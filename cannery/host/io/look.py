@@ -165,8 +165,8 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
         engine=engine,
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_at=str(place),
-        shm_bytes=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
-        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        shm=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
+        page=os.sysconf("SC_PAGE_SIZE"),
         smi=_smi(found.paths, env),
     )
 
