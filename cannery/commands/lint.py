@@ -13,9 +13,8 @@ from cannery.catalog.target import parse_arch, parse_chip
 from cannery.catalog.yaml_text import parse_documents
 from cannery.commands import print_json
 from cannery.errors import ExitCode, UsageError
-from cannery.lint.case import Ground
 from cannery.lint.command import run_lines
-from cannery.lint.container import Remark
+from cannery.lint.container import Ground, Remark
 from cannery.lint.files import containers_of
 from cannery.lint.rules import lint_container
 from cannery.vocab import Severity

@@ -1,25 +1,43 @@
-"""What somebody asks an engine or a cluster for, by docker's names, and the remarks on it."""
+"""What somebody asks an engine or a cluster for, by docker's names, what its image's name shows, and remarks on it."""
 
 from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.compat.subject import Finding
+from cannery.errors import UsageError
 from cannery.host.facts import CARD
 from cannery.lint.shell import OPEN, is_open
+from cannery.plan import parse_tag
+from cannery.util.addresses import parse_reference
+from cannery.vocab import CHIP_ALIASES, Chip
 
 if TYPE_CHECKING:
-    from cannery.vocab import Severity
+    from collections.abc import Container as Names
+    from collections.abc import Mapping
+
+    from cannery.catalog.catalog import ChipAccess
+    from cannery.vocab import Arch, Severity
 
 # How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 # A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
 _MOUNT_KEYS = {"src": "source", "dst": "target", "destination": "target"}
+DRIVER = "/usr/local/Ascend/driver"
+# Of the 950 alone (vllm-ascend, its page on A5).
+NEW_NODES = frozenset({"/dev/ummu", "/dev/uburma"})
+RUNTIME_DEVICES, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
+_CHIP = re.compile(r"(?:^|[-_])(910b|a2|a3|310p|a5|950[a-z]*)(?=[-_]|$)")
+_CANN = re.compile(r"(?:^|[-_])(?:cann)?(\d+\.\d+\.(?:rc\d+|\d+))(?=[-_])")
+# What is filled in later in a tag: `{{ version }}`, `<version>`, `$VERSION`; not the whole image.
+_FILLED_IN = re.compile(r"(?<=[\w:/.-])(?:\{\{?[^{}]*\}?\}|<[^<>]*>|\$\{\w+\}|\$\w+)")
+# Their tags name a chip only where it is another one (vllm-ascend: v0.11.0rc1, v0.11.0rc1-a3, …-310p).
+_DEFAULT_CHIPS = {"vllm-ascend": Chip.A2}
 
 
 @dataclass(frozen=True)
@@ -178,3 +196,143 @@ def _mount(text: str, word: str) -> Mount:
     pairs = (part.partition("=") for part in parts)
     fields = {_MOUNT_KEYS.get(name, name): value for name, _, value in pairs}
     return Mount(fields.get("source", ""), fields.get("target", ""), word)
+
+
+@dataclass(frozen=True)
+class ImageName:
+    """What a name shows; "" and None for nothing. `ours`: an image of Cannery's, of `profile` where that is known."""
+
+    repository: str = ""
+    profile: str = ""
+    cann: str = ""
+    chip: Chip | None = None
+    ours: bool = False
+    standin: bool = False
+
+    @property
+    def ascend(self) -> bool:
+        """Whether the image is one for NPUs, as far as its name goes."""
+        return bool(self.chip or self.cann) or re.search(r"ascend|cann\b|npu", self.repository) is not None
+
+
+def read_image_name(image: str, profiles: Names[str] = ()) -> ImageName:
+    """Return what the reference `image` shows; `profiles` are those of Cannery."""
+    image, holes = _FILLED_IN.subn("x", image)
+    try:
+        reference = parse_reference(image, "image")
+    except UsageError:
+        return ImageName(repository=image.partition(":")[0].lower())
+    repository, tag = reference.repository, reference.tag.lower()
+    name = repository.rpartition("/")[2]
+    try:
+        found = parse_tag(tag)
+    except UsageError:
+        chip, cann = (match[1] if (match := one.search(tag)) else "" for one in (_CHIP, _CANN))
+        # Some call the A2 a2, and the 950 a5 or by its models (`950dt`).
+        family = Chip.A5 if chip.startswith("950") else CHIP_ALIASES.get(chip)
+        return ImageName(repository, "", cann, family or (None if holes else _DEFAULT_CHIPS.get(name)))
+    ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
+    profile, chip_of_tag = name if name in profiles else "", CHIP_ALIASES[found.chip]
+    return ImageName(repository, profile, found.cann, chip_of_tag, ours=ours, standin=found.standin)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What is known around a command.
+
+    `shm` is each profile's shared memory; `chip` and `arch` are what the host has that is to run it, where the user
+    names them.
+    """
+
+    chips: Mapping[str, ChipAccess]
+    shm: Mapping[str, str] = field(default_factory=dict)
+    chip: Chip | None = None
+    arch: Arch | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A container to judge."""
+
+    container: Container
+    ground: Ground
+
+    @cached_property
+    def image(self) -> ImageName:
+        """What the image's name shows."""
+        return read_image_name(self.container.image, self.ground.shm)
+
+    @property
+    def chip(self) -> Chip | None:
+        """The chip that the image is for, else the host's, else the one that alone has a node which is given."""
+        of_new = any(device.source in NEW_NODES for device in self.container.devices)
+        return self.image.chip or self.ground.chip or (Chip.A5 if of_new else None)
+
+    @cached_property
+    def access(self) -> ChipAccess:
+        """How that chip is reached; of an unknown one as A2, which all but the newest equal."""
+        return self.ground.chips[self.chip or Chip.A2]
+
+    @cached_property
+    def managers(self) -> frozenset[str]:
+        """The manager nodes of every chip."""
+        return frozenset(node for access in self.ground.chips.values() for node in access.managers)
+
+    @property
+    def names_runtime(self) -> bool:
+        """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
+        return self.container.value("runtime") == "ascend"
+
+    @cached_property
+    def runtime(self) -> bool:
+        """Whether the ascend runtime brings nodes and driver: it is named, or meant as the engine's default one."""
+        if self.container.value("runtime"):
+            return self.names_runtime
+        return self.env(RUNTIME_DEVICES) not in {"", "void"} and not self.container.cards
+
+    @property
+    def has_open_card(self) -> bool:
+        """Whether there is a card whose number a shell, or the reader of a guide, fills in."""
+        return any(device.is_open_card for device in self.container.devices)
+
+    @cached_property
+    def cdi(self) -> bool:
+        """Whether devices are asked for by CDI names (`huawei.com/npu=0`), which bring what their files list."""
+        return any("=" in (setting.value or "") for setting in self.container.all("device"))
+
+    @cached_property
+    def plugin(self) -> bool:
+        """Whether a cluster's device plugin is asked for NPUs: it brings their nodes, and not the driver."""
+        return bool(self.container.all("resource"))
+
+    @cached_property
+    def nodes_come(self) -> bool:
+        """Whether something else than --device brings the nodes of NPUs."""
+        return bool(self.container.switch("privileged") or self.runtime or self.cdi or self.plugin)
+
+    @cached_property
+    def uses_npu(self) -> bool:
+        """Whether nodes of NPUs reach the container."""
+        nodes = any(d.card is not None or d.is_open_card or d.source in self.managers for d in self.container.devices)
+        is_likely = (self.nodes_come or bool(self.container.opaque)) and self.image.ascend
+        return nodes or self.runtime or self.plugin or is_likely
+
+    @cached_property
+    def unread(self) -> str:
+        """What to add to a message about something that is missing, where a part of the container is not read."""
+        opaque = self.container.opaque
+        return f" (unless {' '.join(opaque)} brings it)" if opaque else ""
+
+    def env(self, name: str) -> str:
+        """Return a variable's value, "" where it is not set or the host's is handed on."""
+        found = self.container.env.get(name)
+        return (found.value or "") if found else ""
+
+    def gives(self, path: str) -> bool:
+        """Whether a mount brings the host's `path` to its own place."""
+        return any(mount.gives(path) for mount in self.container.mounts)
+
+    def first_card(self) -> str:
+        """Return the word that a message about what is missing points at: the first card's, else the image."""
+        cards = [d.word for d in self.container.devices if d.is_open_card or re.search(r"davinci\W?_?\d", d.source)]
+        return next(iter((*cards, *(one.word for one in self.container.all("resource")))), self.container.image)

@@ -8,9 +8,8 @@ import pytest
 
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.yaml_text import parse_yaml
-from cannery.lint.case import Ground, read_image_name
 from cannery.lint.command import run_lines
-from cannery.lint.container import Container
+from cannery.lint.container import Container, Ground, read_image_name
 from cannery.lint.files import containers_of
 from cannery.lint.rules import lint_container
 from cannery.plan import parse_tag

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from cannery.catalog.catalog import ChipAccess
 from cannery.catalog.yaml_text import YamlDocument
 from cannery.errors import UsageError
-from cannery.lint.case import Case, Ground
 from cannery.lint.command import run_lines
-from cannery.lint.container import Container, Remark
+from cannery.lint.container import Case, Container, Ground, Remark
 from cannery.lint.files import containers_of
 from cannery.lint.rules import RULES, lint_container
 from cannery.vocab import Arch, Chip, Severity, size_bytes

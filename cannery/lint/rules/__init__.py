@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cannery.compat.subject import RANK
-from cannery.lint.case import Case
-from cannery.lint.container import Remark
+from cannery.lint.container import Case, Remark
 from cannery.lint.files import WHOLE
 from cannery.lint.rules import engine, environment, mounts, nodes
 from cannery.vocab import Severity
@@ -19,8 +18,7 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cannery.lint.case import Ground
-    from cannery.lint.container import Container
+    from cannery.lint.container import Container, Ground
 
 RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
     engine.strange_image,

@@ -13,7 +13,7 @@ from cannery.vocab import Arch, Severity, size_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case
+    from cannery.lint.container import Case
 
 # Options of docker's that people write after the image.
 BEHIND = frozenset({"--device", "-v", "--volume", "--privileged", "--shm-size", "--rm", "--name", "-it", "-itd", "-d"})

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
 from cannery.host.facts import card_text, parse_cards
-from cannery.lint.case import RUNTIME_DEVICES, VISIBLE
-from cannery.lint.container import Remark
+from cannery.lint.container import RUNTIME_DEVICES, VISIBLE, Remark
 from cannery.lint.shell import is_open
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case
+    from cannery.lint.container import Case
 
 # "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
 NO_CARD = frozenset({"", "void"})

@@ -6,15 +6,13 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.host.facts import NPU_SMI
-from cannery.lint.case import DRIVER
-from cannery.lint.container import Remark
+from cannery.lint.container import DRIVER, Remark
 from cannery.vocab import Chip, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case
-    from cannery.lint.container import Mount
+    from cannery.lint.container import Case, Mount
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
 ASCEND = "/usr/local/Ascend"

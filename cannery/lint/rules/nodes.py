@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from cannery.host.facts import CARD
-from cannery.lint.case import RUNTIME_DEVICES
-from cannery.lint.container import Device, Remark
+from cannery.lint.container import RUNTIME_DEVICES, Device, Remark
 from cannery.lint.shell import is_open
-from cannery.vocab import Severity
+from cannery.vocab import Severity, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.lint.case import Case
+    from cannery.lint.container import Case
 
 # Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
 OTHERS = frozenset(
@@ -54,7 +52,7 @@ def meant_node(case: Case, path: str) -> str:
         return f"/dev/davinci{number[0]}"
     known = [node.removeprefix("/dev/") for node in sorted(case.managers)]
     known += [f"davinci{number[0]}"] if number else []
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR)
+    near = nearest(name.lower(), known, count=1, likeness=NEAR)
     return f"/dev/{near[0]}" if near else ""
 
 
