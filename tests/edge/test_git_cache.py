@@ -144,6 +144,18 @@ def test_a_damaged_repository_is_made_anew(tmp_path: Path, repo: Repo, damage: s
     assert has(git_dir, f"{wanted}:a", cache.env)
 
 
+def test_a_commit_in_the_cache_of_0_1_0_is_taken(tmp_path: Path, repo: Repo) -> None:
+    wanted, other = repo.commit({"a": "1"}), repo.commit({"a": "2"})
+    bare = served(repo, tmp_path / "cache/git", "owner/name.git")
+    ref = f"refs/cannery/at/{wanted}/there"
+    subprocess.run(("git", f"--git-dir={bare}", "update-ref", ref, wanted), check=True)
+    served(repo, tmp_path / "host", "owner/name.git")
+    cache, lines = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")})
+    found = cache.obtain("verl", wanted, NAME)
+    assert (found.git_dir, found.repository, lines) == (bare, "there/owner/name", [])
+    assert cache.obtain("verl", other, NAME).git_dir == tmp_path / f"cache/git/owner/name/{other}.git"
+
+
 def test_a_stopped_run_ends_its_child_at_once(tmp_path: Path) -> None:
     stop = threading.Event()
     with silent() as url:

@@ -13,7 +13,7 @@ from git_trees import Repo, git_cache, served
 from cannery.errors import CanneryError, NetworkError, UsageError
 from cannery.sources.io.export import gather, read_blob
 from cannery.sources.io.git import BlobReader
-from cannery.sources.io.work_tree import LocalTree, local_tree
+from cannery.sources.io.work_tree import OwnTree, local_tree
 from cannery.sources.plan import SourceRequest
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def taken(repo: Repo, folder: Path | None = None) -> LocalTree:
+def taken(repo: Repo, folder: Path | None = None) -> OwnTree:
     return local_tree("verl", folder or repo.path, (), repo.env)
 
 
-def contents(tree: LocalTree) -> dict[str, bytes]:
+def contents(tree: OwnTree) -> dict[str, bytes]:
     return {path: tree.read(path) for path in tree.entries}
 
 

@@ -94,10 +94,13 @@ class GitCache:
         raise NetworkError(f"{what}: commit {commit} cannot be fetched from {'; '.join(tried)}", hint=WAYS_OUT)
 
     def _there(self, repository: str, commit: str) -> Found | None:
-        git_dir = self._git_dir(repository, commit)
-        host = ref_below(git_dir, SERVED, self.env).removeprefix(SERVED) if git_dir.is_dir() else ""
-        is_there = host and has(git_dir, f"{commit}^{{tree}}", self.env)
-        return Found(git_dir, commit, f"{host}/{repository}") if is_there else None
+        # Version 0.1.0 had one repository for all commits.
+        old = (self.cache / "git" / f"{repository}.git", f"{SERVED}at/{commit}/")
+        for git_dir, refs in ((self._git_dir(repository, commit), SERVED), old):
+            host = ref_below(git_dir, refs, self.env).removeprefix(refs) if git_dir.is_dir() else ""
+            if host and has(git_dir, f"{commit}^{{tree}}", self.env):
+                return Found(git_dir, commit, f"{host}/{repository}")
+        return None
 
     def _git_dir(self, repository: str, commit: str) -> Path:
         return self.cache / "git" / repository / f"{commit}.git"

@@ -139,7 +139,7 @@ def tree_root(folder: Path) -> Path:
 
 
 @dataclass
-class LocalTree:
+class OwnTree:
     """A tree on disk: entries by path, commit of HEAD (None: no git, or no commit yet), whether it differs from it."""
 
     folder: Path
@@ -158,7 +158,7 @@ class LocalTree:
             raise UnableError(f"cannot be read: {error.strerror}", where=str(place), hint=hint) from error
 
 
-def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str, str]) -> LocalTree:
+def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str, str]) -> OwnTree:
     """Return what `folder` gives as source `name`, only `paths` of it when there are any.
 
     Submodules and repositories inside it are read the same way. A folder without a .git of its own gives all its files
@@ -167,7 +167,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
     """
     if not folder.is_dir():
         raise UsageError(f"SRC_{name}: {str(folder)!r} is no folder", hint="name the folder of your own tree")
-    tree = LocalTree(folder.absolute())
+    tree = OwnTree(folder.absolute())
     try:
         if (folder / ".git").exists():
             tree.commit, tree.dirty = _add_repository(tree, "", paths, env)
@@ -185,7 +185,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
     return tree
 
 
-def _add(tree: LocalTree, path: str, paths: tuple[str, ...]) -> bool:
+def _add(tree: OwnTree, path: str, paths: tuple[str, ...]) -> bool:
     """Add a file or symlink that is asked for; return whether there is one. Devices, sockets and pipes are left out."""
     kind = kind_of(tree.folder, path)
     if kind is not None and is_inside(path, paths):
@@ -206,7 +206,7 @@ def _plain(folder: Path, prefix: str) -> Iterator[str]:
 
 
 def _add_repository(
-    tree: LocalTree, prefix: str, paths: tuple[str, ...], env: Mapping[str, str]
+    tree: OwnTree, prefix: str, paths: tuple[str, ...], env: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Add the files of the work tree at `prefix` and of those inside it; return its HEAD and whether it differs."""
     git = read_work_tree(tree.folder / prefix, env)
@@ -224,7 +224,7 @@ def _add_repository(
     return git.head, dirty
 
 
-def _unchecked(tree: LocalTree, prefix: str, links: Iterable[str], paths: tuple[str, ...]) -> list[Missing]:
+def _unchecked(tree: OwnTree, prefix: str, links: Iterable[str], paths: tuple[str, ...]) -> list[Missing]:
     """Return the submodules, by the index (`links`) and by .gitmodules, that have no files."""
     modules = tree.folder / prefix / ".gitmodules"
     named = MODULE_PATH.findall(modules.read_text(errors="surrogateescape")) if modules.is_file() else []
