@@ -16,8 +16,7 @@ from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
-from cannery.ship.io.cosign import attest, find_signer, sign
-from cannery.ship.io.referrers import attach
+from cannery.ship.io.referrers import attach, attest, find_signer, sign
 from cannery.ship.io.registry import (
     Dock,
     absent,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from cannery.engine.oci import EngineImage, Published
     from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
-    from cannery.ship.io.cosign import Signer
+    from cannery.ship.io.referrers import Signer
 
 
 def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:

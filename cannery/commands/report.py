@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery import __version__
-from cannery.build.io.timeline import read_spans
+from cannery.build.io.buildx import read_spans
 from cannery.catalog.target import parse_arch
 from cannery.commands import PARSERS, options_of, print_json
 from cannery.commands.check import lacking_words

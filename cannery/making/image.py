@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
-from cannery.build.io.timeline import keep_spans
+from cannery.build.io.buildx import keep_spans
 from cannery.build.stages import Span
 from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.making.base import make_standins
-from cannery.making.parts import BuildOptions, Way, baked, boxed, why_baked
+from cannery.making.parts import LOG, BuildOptions, Way, baked, boxed, why_baked
 from cannery.pipeline import planned, rendered
 from cannery.plan import LayerKind
 from cannery.plan.manifest import labels
@@ -70,7 +70,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     fetch = time.time()
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
     fetched = Span("wheels and sources", fetch, time.time() - fetch)
-    before, steps = known_layers(place), []
+    before, steps = known_layers(place), list[tuple[int, int]]()
 
     def make(part: Part) -> None:
         if isinstance(place, EnginePlace):
@@ -86,8 +86,8 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     else:
         _assembled(work, make)
     image = place.needed(plan.reference, plan.recipe.name)
-    counts = sum(one.cached for one in steps), sum(one.total for one in steps)
-    log = steps[-1].log if steps else None
+    counts = sum(cached for cached, _ in steps), sum(total for _, total in steps)
+    log = folder / LOG if steps else None
     new = new_layers(plan, before, image.layers)
     keep_spans(folder, plan.reference, work.spans and [fetched, *work.spans])
     return Built(image.id, image.size, len(image.layers), new, *counts, log)

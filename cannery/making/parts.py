@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.assemble.image import Part
-    from cannery.build.io.buildx import BakeResult, View
+    from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
     from cannery.build.progress import BuildState
     from cannery.build.stages import Span
     from cannery.host.io.place import StorePlace
     from cannery.pipeline import Work
     from cannery.sandbox.io.stages import Root
+
+
+# Of a build, in its rendered folder.
+LOG = "log/build.log"
 
 
 class Way(StrEnum):
@@ -82,8 +86,8 @@ def why_baked(work: Work, options: BuildOptions) -> str:
     return why
 
 
-def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> BakeResult:
-    """Build a part of the rendered folder, with what this host has to keep secret at hand."""
+def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> tuple[int, int]:
+    """Build a part of the rendered folder, with what this host has to keep secret at hand; return as `bake`."""
     from cannery.build.io.buildx import bake
 
     view = _step_view(work)
@@ -93,7 +97,7 @@ def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, p
             {**place.env, **secrets.env},
             folder,
             target=part.target,
-            log=folder / "log" / "build.log",
+            log=folder / LOG,
             view=view,
             overrides=_overrides(options, part),
             secrets=secrets,
@@ -115,12 +119,14 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
     return (named, *uncached, *cached, f"*.output=type={kind},oci-mediatypes=false", *contexts)
 
 
-def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> BakeResult:
-    """Make a part of the rendered folder in boxes, and put its image into the store. Raises as `make_stages`."""
-    from cannery.build.io.buildx import BakeResult
+def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> tuple[int, int]:
+    """Make a part of the rendered folder in boxes, and put its image into the store.
+
+    Return how many steps were cached, of how many. Raises as `make_stages`.
+    """
     from cannery.sandbox.io.stages import StageRequest, make_stages
 
-    plan, begun, log = work.plan, time.monotonic(), folder / "log" / "build.log"
+    plan, log = work.plan, folder / LOG
     below = next(iter(part.contexts.values()), "") or stored_base(work, place, plan.recipe.target.arch)
 
     def base(on_build_host: bool) -> Root:  # noqa: FBT001 - what `StageRequest` asks
@@ -134,7 +140,7 @@ def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> BakeResult
     words = [f"cannery: {part.target}"] * len(diff_ids)
     config = image_config(place.attributes(below), diff_ids, words, Settings({}, {}, {}), plan.epoch)
     place.store.put(config_text(config), part.reference)
-    return BakeResult(0, len(diff_ids), time.monotonic() - begun, log)
+    return 0, len(diff_ids)
 
 
 def _root(place: StorePlace, name: str) -> Root:

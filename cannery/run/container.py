@@ -17,6 +17,7 @@ from cannery.errors import UnableError, UsageError
 from cannery.host.facts import card_text, uid_of
 from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
 from cannery.sandbox.box import Bind, Box
+from cannery.vocab import size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -317,9 +318,6 @@ def _csv_field(text: str) -> str:
     return f'"{quoted}"' if quoted != text or "," in text else text
 
 
-_UNITS = {"k": 10, "m": 20, "g": 30}
-
-
 def container_box(container: Container, lowers: Sequence[PurePath], config: Mapping[str, Any]) -> Box:
     """Return the box of a container on unpacked layers, lowest first; `config` is the image's, as Docker has it."""
     request = container.request
@@ -334,7 +332,7 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
         user=(user.uid, user.gid) if user else (0, 0),
         workdir=request.workdir or str(config.get("WorkingDir") or "/"),
         devices=container.devices,
-        shm_size=_bytes(request.shm_size),
+        shm_size=size_bytes(request.shm_size) or 0,
     )
 
 
@@ -342,9 +340,3 @@ def _bind(volume: str) -> Bind:
     """Return a folder of the host that docker's -v names."""
     source, target, *options = volume.split(":")
     return Bind(PurePosixPath(source), target, "ro" in ",".join(options).split(","))
-
-
-def _bytes(size: str) -> int:
-    """Return a size as Docker writes it (`16g`) in bytes."""
-    unit = _UNITS.get(size[-1].lower())
-    return int(size) if unit is None else int(size[:-1]) << unit

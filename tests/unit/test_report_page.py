@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from factories import catalog, inputs, plan, profile, recipe, source_recipe
 
-from cannery.build.io.timeline import keep_spans, read_spans
+from cannery.build.io.buildx import keep_spans, read_spans
 from cannery.build.progress import BuildState, apply
 from cannery.build.stages import Span
 from cannery.build.stages import spans as build_spans

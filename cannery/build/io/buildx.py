@@ -6,19 +6,24 @@ started with BUILDKIT_STEP_LOG_MAX_SIZE=-1 and BUILDKIT_STEP_LOG_MAX_SPEED=-1 (D
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from cannery.build.failure import failure
 from cannery.build.io.secrets import NO_SECRETS, Secrets
 from cannery.build.progress import BuildState, apply, close, read_line
+from cannery.build.stages import Span
 from cannery.render.render import BAKE_FILE
 from cannery.util.addresses import redactor
+from cannery.util.io.files import write_atomic
 from cannery.util.io.process import cancel, end, lines, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
 
 # From buildx 0.20 on, bake asks before it reads a file outside its folder. The host's CA bundle and the list of its
 # mirrors are there, and the bake file is our own: no question.
@@ -35,16 +40,6 @@ class View(Protocol):
         """Show the last state and leave the terminal as it was; called once, also after a failure."""
 
 
-@dataclass(frozen=True)
-class BakeResult:
-    """A finished bake."""
-
-    cached: int
-    total: int
-    seconds: float
-    log: Path
-
-
 def bake(  # noqa: PLR0913 - one request to buildx
     engine_command: tuple[str, ...],
     env: Mapping[str, str],
@@ -55,8 +50,8 @@ def bake(  # noqa: PLR0913 - one request to buildx
     view: Callable[[], View],
     overrides: tuple[str, ...] = (),
     secrets: Secrets = NO_SECRETS,
-) -> BakeResult:
-    """Build `target` of the bake file in `folder` and wait for the end.
+) -> tuple[int, int]:
+    """Build `target` of the bake file in `folder`; return how many steps were cached, of how many.
 
     `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
     `--set`; `secrets` are values that must appear neither in `log` nor on the screen. `view` makes a view.
@@ -64,18 +59,19 @@ def bake(  # noqa: PLR0913 - one request to buildx
     Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (disk full, engine away, QEMU
     missing). SIGINT and SIGTERM cancel the build, then KeyboardInterrupt is raised.
     """
-    redact = redactor(secrets.values)
+    redact, shown = redactor(secrets.values), view()
     log.parent.mkdir(parents=True, exist_ok=True)
+    command = [*engine_command, "bake", "-f", BAKE_FILE, "--progress=rawjson"]
+    command += [word for override in overrides for word in ("--set", override)]
     with log.open("w", encoding="utf-8", errors="replace") as log_file:
-        command = [*engine_command, "bake", "-f", BAKE_FILE, "--progress=rawjson"]
-        command += [word for override in overrides for word in ("--set", override)]
-        env = {**env, **NO_QUESTION}
-        state, status = _run([*command, target], env, folder, view=view(), log=log_file, redact=redact)
+        state, status = _run(
+            [*command, target], {**env, **NO_QUESTION}, folder, view=shown, log=log_file, redact=redact
+        )
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status:
         raise failure(state, str(log))
     cached, _, total = state.counts
-    return BakeResult(cached, total, state.seconds, log)
+    return cached, total
 
 
 def _run(  # noqa: PLR0913 - the parts of one running build
@@ -116,3 +112,27 @@ def write_log(log: TextIO, state: BuildState) -> None:
     if state.fresh:
         log.write("".join(f"{state.seconds:8.2f} [{stage}] {line}\n" for stage, line in state.fresh))
         log.flush()
+
+
+# What the last build has made, and how long each part took, in the rendered folder.
+TIMELINE = "log/timeline.json"
+
+
+def keep_spans(folder: Path, reference: str, spans: Sequence[Span]) -> None:
+    """Write what was made of the image `reference`. A build that has made nothing leaves what an earlier one wrote.
+
+    Nor is a file that cannot be written a reason for a build to fail.
+    """
+    if spans:
+        value = {"image": reference, "made": [asdict(one) for one in spans]}
+        with suppress(OSError):
+            write_atomic(folder / TIMELINE, json.dumps(value, indent=1))
+
+
+def read_spans(folder: Path, reference: str) -> tuple[Span, ...]:
+    """Return what the last build that made anything has made of that image; nothing where it is not known."""
+    try:
+        value = json.loads((folder / TIMELINE).read_text(encoding="utf-8"))
+        return tuple(Span(**one) for one in value["made"]) if value["image"] == reference else ()
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
