@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,12 +38,6 @@ def wheel(tree: Tree, found: str = "0.13.0+empty", wanted: str | None = "0.13.0"
     """A source that became a wheel: vLLM, whose build for no device adds a local part to its version."""
     tree.install("vllm", found, {"vllm/__init__.py": ""}, listed=False)
     return tree.source("vllm", wanted, "wheel")
-
-
-def direct_url(tree: Tree, value: object, name: str = "verl_src-0.8.0.dev0") -> None:
-    """Changes what a distribution says of where it came from; the row of it in RECORD has no hash."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    tree.write(f"{tree.site_name}/{name}.dist-info/direct_url.json", text)
 
 
 @pytest.mark.parametrize("finder", [False, True])
