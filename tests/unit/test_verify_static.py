@@ -739,7 +739,10 @@ def test_a_namespace_in_two_places_is_no_shadow(tree: Tree) -> None:
 
 def test_a_missing_interpreter_is_one_line(tree: Tree) -> None:
     (tree.root / "opt/venv/bin/python").unlink()
-    assert tree.check("static.python").message == "/opt/venv/bin/python cannot be started: No such file or directory"
+    assert (
+        tree.check("static.python").message
+        == "/opt/venv/bin/python: cannot start /opt/venv/bin/python: No such file or directory"
+    )
 
 
 def test_a_login_shell_that_is_silent_is_ended(tree: Tree) -> None:

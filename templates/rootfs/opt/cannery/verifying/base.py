@@ -1,32 +1,23 @@
 """Checks of what the image is built on: the venv's Python, CANN, and the shared memory of the container."""
 
-import json
 import os
 import re
 from collections.abc import Iterable
 
-from verifying.child import run
+from verifying.child import work
 from verifying.image import VENV, Image
 from verifying.manifest import scripts
 from verifying.outcome import Outcome, failed, judged, passed, warning
 from verifying.versions import CANN_VERSION, cann_version, without_build
 
-PROBE = (
-    "import json, sys; print(json.dumps({'version': '%d.%d.%d' % sys.version_info[:3], 'prefix': sys.prefix,"
-    " 'base_prefix': sys.base_prefix}))"
-)
-
 
 def python_check(image: Image) -> Outcome:
     """The venv's interpreter runs, has the target's minor version, is /opt/venv's, and sees no other packages."""
     wanted, shown = image.manifest["target"]["python"], image.shown(image.python)
-    try:
-        child = run(image, [image.python, "-c", PROBE])
-    except OSError as error:
-        return failed(f"{shown} cannot be started: {error.strerror}")
-    if child.code != 0:
-        return failed(f"{shown} {child.ending}", child.last_words)
-    facts = json.loads(child.out)
+    (answer,) = work(image, [{"do": "python"}])
+    if not answer.ok:
+        return failed(f"{shown}: {answer.causes[0]}", answer.noise.splitlines()[-3:])
+    facts = answer.result
     home = image.manifest["base"]["python_home"]
     faults = []
     if facts["version"].split(".")[:2] != wanted.split("."):

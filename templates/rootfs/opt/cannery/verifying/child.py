@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from verifying.image import Image
+from verifying.image import Image, read_text
+
+# Run by `python -c`: so its folder is not in sys.path there.
+WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker.py")
 
 
 class Finished(NamedTuple):
@@ -45,13 +48,13 @@ def scratch(env: Mapping[str, str], shared: str = "/dev/shm") -> dict[str, str]:
     return {"TMPDIR": shared, "HOME": shared}
 
 
-def run(image: Image, command: Sequence[str], cwd: str = "", text: str = "") -> Finished:
+def run(image: Image, command: Sequence[str]) -> Finished:
     """Runs a child to its end or to the time limit. OSError when it cannot start."""
     pipe = subprocess.PIPE
-    child = start(image, command, cwd, stdin=pipe, stdout=pipe, stderr=pipe)
+    child = start(image, command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     code: int | None
     try:
-        out, err = child.communicate(text.encode(), timeout=image.options.timeout)
+        out, err = child.communicate(timeout=image.options.timeout)
         code = child.returncode
     except subprocess.TimeoutExpired:
         end(child)
@@ -59,13 +62,6 @@ def run(image: Image, command: Sequence[str], cwd: str = "", text: str = "") -> 
         code = None
     how = ending(code, image.options.timeout)
     return Finished(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"), how)
-
-
-def program(name: str) -> str:
-    """The text of a program that a child runs by `python -c`: so its folder is not in sys.path there."""
-    folder = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(folder, "children", f"{name}.py"), encoding="utf-8") as file:
-        return file.read()
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
@@ -97,8 +93,8 @@ class Answer(NamedTuple):
     noise: str  # what the task printed
 
 
-def work(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answer]:
-    """Runs the tasks in as few children as possible, and gives their answers in order, each when its task ends.
+def work(image: Image, tasks: Sequence[dict[str, Any]], cwd: str = "") -> Iterator[Answer]:
+    """Runs tasks in as few children as possible, in / or `cwd`, and gives their answers in order, each when it ends.
 
     A failed import ends its child, and the rest go on in a new one. A crash or a silence is the failure of the task
     that was being done; the time limit counts from one answer to the next. A task with `alone` that fails behind others
@@ -107,13 +103,13 @@ def work(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answer]:
     at = 0
     while at < len(tasks):
         first = at
-        for answer in _one_worker(image, tasks[first:]):
+        for answer in _one_worker(image, tasks[first:], cwd):
             again = not answer.ok and at > first and tasks[at].get("alone")
-            yield next(_one_worker(image, [tasks[at]])) if again else answer
+            yield next(_one_worker(image, [tasks[at]], cwd)) if again else answer
             at += 1
 
 
-def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answer]:
+def _one_worker(image: Image, tasks: Sequence[dict[str, Any]], cwd: str) -> Iterator[Answer]:
     """The answers of one child: of every task, or of the first ones up to the one that ended it."""
     # No files: /tmp may be read-only. The tasks are no argument, which may not be longer than 128 KiB.
     with os.fdopen(os.memfd_create("noise"), "w+b") as noise, os.fdopen(os.memfd_create("tasks"), "w+b") as work_list:
@@ -121,9 +117,9 @@ def _one_worker(image: Image, tasks: Sequence[dict[str, Any]]) -> Iterator[Answe
         work_list.seek(0)
         reader, writer = os.pipe()
         fds = (writer, work_list.fileno(), noise.fileno())
-        command = [image.python, "-X", "faulthandler", "-c", program("worker"), *map(str, fds)]
+        command = [image.python, "-X", "faulthandler", "-c", read_text(WORKER), *map(str, fds)]
         try:
-            child = start(image, command, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise, pass_fds=fds)
+            child = start(image, command, cwd, stdin=subprocess.DEVNULL, stdout=noise, stderr=noise, pass_fds=fds)
         except OSError as error:
             os.close(reader)
             how = f"cannot start {image.shown(image.python)}: {error.strerror}"

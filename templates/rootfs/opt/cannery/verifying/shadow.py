@@ -1,13 +1,12 @@
 """The check of shadows: modules come from where they were installed, and from nowhere else."""
 
 import glob
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from verifying.child import program, run
+from verifying.child import work
 from verifying.image import Image, below, read_text, within
 from verifying.imports import import_ids
 from verifying.loader import entries
@@ -114,10 +113,10 @@ def shadow_check(image: Image) -> Outcome:
     faults: dict[str, None] = {}
     places = list(dict.fromkeys(map(os.path.realpath, (image.path("/"), image.cwd))))
     for folder in places:
-        child = run(image, [image.python, "-c", program("shadow")], cwd=folder, text=json.dumps(sorted(names)))
-        if child.code != 0:
-            return failed(f"from {folder}: {child.ending}", child.last_words)
-        for name, found in json.loads(child.out.splitlines()[-1]).items():
+        (answer,) = work(image, [{"do": "shadow", "names": sorted(names)}], folder)
+        if not answer.ok:
+            return failed(f"from {folder}: {answer.causes[0]}", answer.noise.splitlines()[-3:])
+        for name, found in answer.result.items():
             fault = shadow_fault(image, name, found)
             faults.update({fault: None} if fault else {})
     seen = " and ".join(map(image.shown, places))
