@@ -13,10 +13,10 @@ from contextlib import suppress
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.target import package_name
+from cannery.catalog.target import package_name, parsed_requirement
 from cannery.compat.subject import Finding, error, warning
 from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 from cannery.recipe.recipe import left_out
@@ -25,6 +25,8 @@ from cannery.util.io.files import write_atomic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from packaging.requirements import Requirement
 
     from cannery.compat.subject import Subject
     from cannery.lock.lock import LockedPackage
@@ -66,7 +68,7 @@ def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Findin
 def _readable(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         try:
-            Requirement(text)
+            parsed_requirement(text)
         except InvalidRequirement:  # pip leaves it aside, too
             continue
         yield text
