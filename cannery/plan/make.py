@@ -21,7 +21,7 @@ from cannery.plan import PLAN_DIGITS, Family, Inputs, Layer, LayerKind, Link, Pl
 from cannery.plan.sources import source_steps, with_patchers, words_of
 from cannery.recipe.environment import expand_env, image_environment
 from cannery.recipe.recipe import left_out, tree_links, with_arch
-from cannery.standin.tree import standin_reference
+from cannery.standin.tree import standin_spec
 from cannery.util.addresses import BASE_DIGEST, BASE_NAME, pinned, split_digest
 from cannery.vocab import Arch, BaseKind
 
@@ -314,7 +314,7 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
     """Return the image to build on, and the image of the build host's arch that the stages run in."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
-    reference = standin_reference(recipe, lock, inputs.standin)
+    reference = standin_spec(recipe, lock, inputs.standin).reference
     if inputs.build_arch is recipe.target.arch:
         return reference, reference
     native = inputs.locks.get(inputs.build_arch)
@@ -323,7 +323,7 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
             f"the stages run on this host's {inputs.build_arch}, for which {recipe.name} has no lock",
             hint=f"add {inputs.build_arch} to the profile's arch and run `build.py lock {recipe.name}`",
         )
-    return reference, standin_reference(recipe, native, inputs.standin)
+    return reference, standin_spec(recipe, native, inputs.standin).reference
 
 
 def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:

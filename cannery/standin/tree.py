@@ -273,11 +273,6 @@ def standin_spec(recipe: Recipe, lock: Lock, data: StandIn) -> StandInSpec:
     return spec
 
 
-def standin_reference(recipe: Recipe, lock: Lock, data: StandIn) -> str:
-    """Return the reference of the stand-in image of `recipe` for the lock's arch; raises as `standin_spec`."""
-    return standin_spec(recipe, lock, data).reference
-
-
 def entrypoint(set_env: Sequence[str]) -> tuple[str, ...]:
     """Return the ENTRYPOINT of CANN images: source each script, then become the command."""
     steps = [f"source {text}" for text in set_env]

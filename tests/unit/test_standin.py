@@ -24,7 +24,6 @@ from cannery.standin.tree import (
     StandInSpec,
     cann_tree,
     entrypoint,
-    standin_reference,
     standin_spec,
     tree_tar,
     with_parents,
@@ -129,7 +128,7 @@ def test_whatever_changes_the_image_changes_the_reference(changed) -> None:  # n
 def test_reference_follows_the_locks_arch() -> None:
     recipe = factories.recipe(Options(base="standin"))
     data = factories.standin()
-    references = [standin_reference(recipe, factories.lock(recipe, arch), data) for arch in Arch]
+    references = [standin_spec(recipe, factories.lock(recipe, arch), data).reference for arch in Arch]
     assert "-amd64-" in references[0]
     assert "-arm64-" in references[1]
 

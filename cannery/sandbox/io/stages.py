@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from cannery.sandbox.dockerfile import Mount, Stage, Step
     from cannery.store.io.store import Store
 
-OUT = "out"
 # What a box has of its own: nothing there belongs to a layer.
 OF_BOXES = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - paths in an image
 # Files that a box mounts, and makes for it where the image does not have them.
@@ -47,10 +46,16 @@ MADE_EMPTY = ("/etc/hosts", "/etc/resolv.conf")
 
 @dataclass(frozen=True)
 class Root:
-    """What a stage begins on: unpacked layers, the lowest first, and the variables of the image."""
+    """An image or a stage so far: unpacked layers, the lowest first, its variables, and the diff ids of new layers."""
 
     lowers: tuple[Path, ...]
     env: Mapping[str, str]
+    layers: tuple[str, ...] = ()
+
+    @property
+    def out(self) -> Path:
+        """What a stage has made. The last of its steps has made all of it: the tools begin with an empty /out."""
+        return self.lowers[-1] / "out"
 
 
 @dataclass(frozen=True)
@@ -94,44 +99,31 @@ def make_stages(request: StageRequest) -> list[str]:
     return list(bench.made[request.target].layers)
 
 
-@dataclass(frozen=True)
-class _Done:
-    """A stage so far: its root with its own changes on top, and the layers that were wanted, as diff ids."""
-
-    root: Root
-    layers: tuple[str, ...] = ()
-
-    @property
-    def out(self) -> Path:
-        """What it has made. The last of its steps has made all of it: the tools begin with an empty /out."""
-        return self.root.lowers[-1] / OUT
-
-
 class _Bench:
     """Makes one stage after the other."""
 
     def __init__(self, request: StageRequest, scratch: Path, progress: _Progress) -> None:
         self._request, self._scratch, self._progress = request, scratch, progress
-        self.made: dict[str, _Done] = {name: _Done(root) for name, root in request.given.items()}
+        self.made = dict(request.given)
 
     def make(self, stage: Stage, *, has_layers: bool) -> None:
         """Make a stage whose sources are made; with `has_layers` the layers of its steps too."""
-        done = self.made.get(stage.base) or _Done(self._request.base(stage.on_build_host))
+        done = self.made.get(stage.base) or self._request.base(stage.on_build_host)
         for number, step in enumerate(stage.steps, 2):
             with self._progress.step(f"[{stage.name} {number}/{len(stage.steps) + 1}] {step.text}"):
                 done = self._after(done, step, has_layers=has_layers)
         self.made[stage.name] = done
 
-    def _after(self, done: _Done, step: Step, *, has_layers: bool) -> _Done:
+    def _after(self, done: Root, step: Step, *, has_layers: bool) -> Root:
         """Return a stage after one more step."""
         if step.env:
-            return replace(done, root=Root(done.root.lowers, {**done.root.env, **step.env}))
+            return replace(done, env={**done.env, **step.env})
         if step.command:
-            upper = self._run(done.root, step)
+            upper = self._run(done, step)
             layers = []
             if has_layers:
-                layers.append(self._layer(lambda sink: write_changes(upper, done.root.lowers, _left_out(upper), sink)))
-            return _Done(Root((*done.root.lowers, upper), done.root.env), (*done.layers, *layers))
+                layers.append(self._layer(lambda sink: write_changes(upper, done.lowers, _left_out(upper), sink)))
+            return Root((*done.lowers, upper), done.env, (*done.layers, *layers))
         # The folder of a WORKDIR is there: its layer is empty.
         folder = self.made[step.copied].out if step.copied else self._scratch / "nothing"
         return replace(done, layers=(*done.layers, self._layer(lambda sink: write_folder(folder, sink))))
@@ -173,7 +165,7 @@ class _Bench:
             return Bind(self._request.folder / file, f"/run/secrets/{mount.id}")
         if not mount.stage:
             return Bind(self._request.folder / mount.source, mount.target)
-        return Bind(self.made[mount.stage].root.lowers[-1] / mount.source.lstrip("/"), mount.target)
+        return Bind(self.made[mount.stage].lowers[-1] / mount.source.lstrip("/"), mount.target)
 
 
 def _left_out(upper: Path) -> list[str]:

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zlib
 from contextlib import suppress
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cannery.assemble.content import Made
@@ -97,25 +98,19 @@ def pack(stream: IO[bytes], into: Writer) -> Made:
     first = stream.read(BLOCK)
     if first.startswith(ZSTD):
         raise FindingsError("a layer is packed by zstd", hint="make the image again with layers as gzip")
-    if first.startswith(GZIP):
-        return tar_of(inflated(_copied(first, stream, into)))
-    return tar_of(_squeezed(first, stream, into))
+    blocks = chain((first,), read_blocks(stream))
+    return tar_of(inflated(_copied(blocks, into)) if first.startswith(GZIP) else _squeezed(blocks, into))
 
 
-def _blocks(first: bytes, stream: IO[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from read_blocks(stream)
-
-
-def _copied(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
-    for block in _blocks(first, stream):
+def _copied(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
+    for block in blocks:
         into.write(block)
         yield block
 
 
-def _squeezed(first: bytes, stream: IO[bytes], into: Writer) -> Iterator[bytes]:
+def _squeezed(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
     squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
-    for block in _blocks(first, stream):
+    for block in blocks:
         into.write(squeeze.compress(block))
         yield block
     into.write(squeeze.flush())
