@@ -131,18 +131,13 @@ def disagreement(subject: Subject, release: str, rows: Sequence[Row], disputed: 
     The values of `disputed` are rows of other releases that are made for this one with what is here of the key.
     """
     sources = subject.table.sources
-    voices: dict[str, list[str]] = {}
-    for row in rows:
-        cells = [phrase(key, wanted) for key, wanted in row.fits.items() if key in disputed]
-        voices.setdefault(str(sources[row.source]), []).extend(cells)
-    for key, others in disputed.items():
-        for row in others:
-            who = f"{row.name} {row.version}: {sources[row.source]}"
-            voices.setdefault(who, []).append(phrase(key, row.fits[key]))
-    by_words: dict[str, list[str]] = {}
-    for who, cells in voices.items():
-        if cells:
-            by_words.setdefault(listed(cells), []).append(who)
+    voices = [(str(sources[row.source]), row) for row in rows]
+    others = (row for found in disputed.values() for row in found)
+    voices += [(f"{row.name} {row.version}: {sources[row.source]}", row) for row in others]
+    by_words: dict[str, dict[str, None]] = {}
+    for who, row in voices:
+        for key in (key for key in row.fits if key in disputed):
+            by_words.setdefault(phrase(key, row.fits[key]), {})[who] = None
     has = f"this set has {listed(phrase(key, here(subject, key) or '') for key in sorted(disputed))}"
     ranks = {sources[row.source].rank for row in rows if disputed.keys() & row.fits.keys()}
     notes = [row.note for row in rows if row.note and disputed.keys() & row.fits.keys()]

@@ -58,10 +58,6 @@ class WrongFileError(Exception):
     """The file at the URL is not the wanted one; the message is what the URL has."""
 
 
-class UnreachableError(Exception):
-    """The URL cannot be read; the message is the reason."""
-
-
 @dataclass
 class Download:
     """One file to bring to `path`: its sha256 (hex) and size in bytes, the session, and the event that ends it early.
@@ -84,7 +80,7 @@ class Download:
     def fetch(self, url: str) -> None:
         """Download the file; what may pass is tried again.
 
-        Raises `WrongFileError`, `UnreachableError`, `PassingError`; `StoppedError` when `stop` is set, `OSError` when
+        Raises `WrongFileError`, `NetworkError`, `PassingError`; `StoppedError` when `stop` is set, `OSError` when
         the file cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,9 +136,9 @@ class Download:
                     raise PassingError("the server has less than the part")
                 if response.status_code not in (200, 206):
                     passing = response.status_code in PASSING
-                    raise (PassingError if passing else UnreachableError)(self._answered(response, url))
+                    raise (PassingError if passing else NetworkError)(self._answered(response, url))
                 if response.headers.get("Content-Type", "").startswith("text/html"):
-                    raise UnreachableError("a web page came in place of the file: a login, or a notice of a proxy")
+                    raise NetworkError("a web page came in place of the file: a login, or a notice of a proxy")
                 if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                     self.part.unlink()
                     raise PassingError("the server starts from the first byte again")
@@ -165,7 +161,7 @@ def _file_blocks(path: Path, start: int) -> Iterator[bytes]:
             while block := stream.read(BLOCK):
                 yield block
     except OSError as error:
-        raise UnreachableError(error.strerror or type(error).__name__) from error
+        raise NetworkError(error.strerror or type(error).__name__) from error
 
 
 def remote_size(url: str, session: requests.Session, timeout: float) -> int:
@@ -209,7 +205,7 @@ class _Fetcher:
                 wrong.append(f"{one.place} has {error}")
             except NetworkError as error:
                 reasons.append(f"{one.place}: {error.what}")
-            except (UnreachableError, PassingError) as error:
+            except PassingError as error:
                 reasons.append(f"{one.place}: {error}")
             else:
                 if wrong or reasons:
