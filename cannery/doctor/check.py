@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cannery.vocab import Chip
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from cannery.host.facts import HostFacts
 
 
-NO_JSON = "is not JSON"
 AS_ROOT = "run doctor as root"
 
 
@@ -96,17 +94,6 @@ def seen_chips(facts: HostFacts, drivers: Drivers) -> tuple[Chip, ...]:
 def ok(name: str, message: str) -> Check:
     """Return a check that found nothing to do."""
     return Check(name, State.OK, message)
-
-
-def json_object(text: str) -> tuple[dict[str, Any], str]:
-    """Return the object of a JSON text, and "" or what is wrong with the text, as the end of a sentence."""
-    try:
-        found = json.loads(text)
-    except RecursionError:
-        return {}, "is nested too deep to be read"
-    except ValueError:
-        return {}, NO_JSON
-    return (found, "") if isinstance(found, dict) else ({}, "is JSON, but not an object")
 
 
 def closed(name: str, *paths: str) -> Check:

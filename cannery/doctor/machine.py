@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.doctor.check import NO_JSON, Check, State, closed, gigabytes, json_object, ok
+from cannery.doctor.check import Check, State, closed, gigabytes, ok
 from cannery.host.facts import (
     BINFMT,
     CONTAINER_MARKS,
@@ -13,10 +13,12 @@ from cannery.host.facts import (
     DOCKER_PROGRAMS,
     FILESYSTEMS,
     HCCN,
+    NO_JSON,
     OS_RELEASE,
     RANKTABLE,
     RELEASE,
     RUNTIME_PROGRAMS,
+    json_object,
     user_map_text,
 )
 from cannery.vocab import Arch, Chip

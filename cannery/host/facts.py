@@ -5,12 +5,13 @@ Files come as texts and are parsed here.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UsageError
 from cannery.vocab import Arch
@@ -50,6 +51,7 @@ NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
 # Longer numbers are no card of any machine.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 LAST_UID = 2**32 - 2
+NO_JSON = "is not JSON"
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
 # HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): used where there is no node.
 DRIVER_GROUP = 1000
@@ -170,6 +172,17 @@ def install_folder(text: str) -> str:
 def info_fields(text: str) -> dict[str, str]:
     """Return `NAME=value` lines of a version.info."""
     return dict(re.findall(r"^(\w+)=(.*?)\s*$", text, re.MULTILINE))
+
+
+def json_object(text: str) -> tuple[dict[str, Any], str]:
+    """Return the object of a JSON text, and "" or what is wrong with the text, as the end of a sentence."""
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        return {}, "is nested too deep to be read"
+    except ValueError:
+        return {}, NO_JSON
+    return (found, "") if isinstance(found, dict) else ({}, "is JSON, but not an object")
 
 
 def is_in_place(path: str, mode: int) -> bool:

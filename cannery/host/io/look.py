@@ -6,7 +6,6 @@ Below a tree nothing of the real host is read: symbolic links are followed withi
 from __future__ import annotations
 
 import grp
-import json
 import os
 import pwd
 import stat
@@ -36,6 +35,7 @@ from cannery.host.facts import (
     User,
     install_folder,
     is_in_place,
+    json_object,
     nameless,
     place_of,
     uid_of,
@@ -309,16 +309,14 @@ def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
         elif closed:
             hidden.add(path)
     nodes = frozenset(path for path in present if path.startswith("/dev/"))
-    ranktable = _ranktable_version(read_text(root, RANKTABLE, set())) if RANKTABLE in present else ""
+    text = read_text(root, RANKTABLE, set()) if RANKTABLE in present else None
+    version = json_object(text or "")[0].get("version")
     group = min(groups - {0}, default=min(groups, default=None))
-    return HostNpus(nodes, frozenset(present) - nodes, group, ranktable, frozenset(hidden), install)
-
-
-def _ranktable_version(text: str | None) -> str:
-    """Return the version that a ranktable states; "" where it states none or cannot be read."""
-    try:
-        value = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return ""
-    found = value.get("version") if isinstance(value, dict) else None
-    return found if isinstance(found, str) else ""
+    return HostNpus(
+        nodes,
+        frozenset(present) - nodes,
+        group,
+        version if isinstance(version, str) else "",
+        frozenset(hidden),
+        install,
+    )
