@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
-from cannery.build.io.transfer_view import transfer
 from cannery.commands import options_of, print_json, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
+from cannery.engine.io.transfer_view import transfer
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.pipeline import planned

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.build.io.transfer_view import transfer
 from cannery.commands import options_of, print_json, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.registry import insecure_registries
+from cannery.engine.io.transfer_view import transfer
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
 from cannery.pipeline import Work, manifest_digest, planned

@@ -22,8 +22,8 @@ from cannery.assemble.io.code import code_path, make_code, modules_in, python_wo
 from cannery.assemble.io.layer import made_before, remember, write_layer
 from cannery.assemble.io.sink import GzipSink
 from cannery.assemble.io.wheel_files import WheelError
-from cannery.build.io.transfer_view import transfer
 from cannery.build.stages import Span
+from cannery.engine.io.transfer_view import transfer
 from cannery.errors import BuildFailedError, UnableError
 from cannery.host.io.place import StorePlace
 from cannery.lock.io.wheels import fetch_wheels

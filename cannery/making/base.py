@@ -97,7 +97,7 @@ def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
 
 def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
     """Fetch the base, of which a registry is known; return its id."""
-    from cannery.build.io.transfer_view import transfer
+    from cannery.engine.io.transfer_view import transfer
     from cannery.engine.oci import RefusedError
     from cannery.ship.io.registry import access_of
     from cannery.store.io.transfer import Route, fetch

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cannery.build.io.transfer_view import transfer
 from cannery.engine.io.client import OCI_REFUSED, EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.find import Engine
 from cannery.engine.io.registry import Access, Login
+from cannery.engine.io.transfer_view import TransferView, transfer
 from cannery.engine.stream import ENGINE_PROXY, Trouble
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
@@ -32,7 +32,7 @@ LAYERS = ("1a2b3c4d5e6f", "2a2b3c4d5e6f", "3a2b3c4d5e6f")
 
 
 @dataclass
-class View:
+class View(TransferView):
     """Only remembers."""
 
     shown: list[tuple[int, ...]] = field(default_factory=list)

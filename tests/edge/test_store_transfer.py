@@ -18,6 +18,7 @@ from storing_registry import StoringRegistry
 from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
 from cannery.engine.io.registry import Access, Login
+from cannery.engine.io.transfer_view import TransferView
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import StorePlace
@@ -60,10 +61,11 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "images")
 
 
-class View:
+class View(TransferView):
     """Keeps what it was shown last."""
 
-    last: tuple[int, ...] = ()
+    def __init__(self) -> None:
+        self.last: tuple[int, ...] = ()
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
         self.last = (done, count, moved, size)

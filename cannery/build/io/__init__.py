@@ -1,1 +1,1 @@
-"""Effects of building: buildx, the log, the views of builds and transfers, free disk, secrets of the host."""
+"""Effects of building: buildx, the log, the view of a build, free disk, secrets of the host."""

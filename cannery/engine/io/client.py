@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from cannery.engine.io.find import numbers
 from cannery.engine.stream import ENGINE_PROXY, Trouble, client_words, trouble_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cannery.engine.io.find import Engine
+    from cannery.engine.io.transfer_view import TransferView
 
 # Bytes that are read at once; memory stays at a few of these, whatever an image's size.
 BLOCK = 1 << 20
@@ -40,16 +41,6 @@ class EngineError(Exception):
         super().__init__(message)
         self.message = message
         self.trouble = trouble_of(message)
-
-
-class TransferView(Protocol):
-    """What shows a transfer (`cannery.build.io.transfer_view` makes it)."""
-
-    def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
-        """Show how many layers are done, of how many, and their bytes (0: unknown)."""
-
-    def moved(self, count: int) -> None:
-        """Show how many bytes have gone through this host so far."""
 
 
 def push(engine: Engine, env: Mapping[str, str], reference: str, arch: str, view: TransferView) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import docker
 
-    from cannery.engine.io.client import TransferView
     from cannery.engine.io.find import Engine
+    from cannery.engine.io.transfer_view import TransferView
     from cannery.engine.oci import EngineImage
     from cannery.store.io.store import Store
 

@@ -31,7 +31,7 @@ from cannery.util.io.files import BY_OUTPUT, check_folder_of, is_of_files, sha25
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cannery.engine.io.client import TransferView
+    from cannery.engine.io.transfer_view import TransferView
     from cannery.store.describe import Blob as StoredBlob
     from cannery.store.io.store import Store
 

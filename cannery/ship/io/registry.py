@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from cannery.engine.io.client import TransferView
+    from cannery.engine.io.transfer_view import TransferView
     from cannery.engine.oci import EngineImage, Published
     from cannery.host.io.place import EnginePlace, ImagePlace
     from cannery.plan import Plan

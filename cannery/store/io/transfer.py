@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from cannery.engine.io.client import TransferView
     from cannery.engine.io.registry import Access
+    from cannery.engine.io.transfer_view import TransferView
     from cannery.engine.oci import EngineImage
     from cannery.store.io.store import Store
 
