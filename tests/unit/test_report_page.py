@@ -22,8 +22,7 @@ from cannery.render.render import stage_name
 from cannery.report.bill import make_bill
 from cannery.report.difference import Contents, Table, difference, prose, table_lines
 from cannery.report.io.page import last_proof, page_html
-from cannery.report.page import NOT_VERIFIED, Known, Page, make_page, page_markdown
-from cannery.report.timeline import LEFT, WIDTH
+from cannery.report.page import LEFT, NOT_VERIFIED, WIDTH, Known, Page, make_page, page_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
