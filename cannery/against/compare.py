@@ -52,18 +52,12 @@ NONE = "none"
 class Expected:
     """What an image of `recipe` holds.
 
-    `packages` are the versions of the lock and of sources, by normalised name; `named` are those that the profile
-    names; `env` has the variables that the profile, its components and CANN's place decide; `parts` are CANN's parts;
-    `engines` the packages, of any profile, that are built from a repository (vllm, sglang ...): they characterise it.
+    `packages` are the versions of the lock and of sources, by normalised name.
     """
 
     recipe: Recipe
     packages: Mapping[str, str]
-    named: frozenset[str]
-    env: Mapping[str, str]
-    parts: frozenset[str]
-    engines: frozenset[str]
-    table: Compatibility
+    catalog: Catalog
 
     @property
     def name(self) -> str:
@@ -71,14 +65,14 @@ class Expected:
         return self.recipe.name
 
     @property
+    def named(self) -> set[str]:
+        """The packages that the profile names."""
+        return {one.package for one in self.recipe.chosen}
+
+    @property
     def cann(self) -> str:
         """The CANN of the target, without a build number."""
         return without_build(self.recipe.target.cann)
-
-    @property
-    def is_standin(self) -> bool:
-        """Whether the base is the stand-in, whose OS is not the target's."""
-        return self.recipe.base.kind is BaseKind.STANDIN
 
 
 def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
@@ -88,18 +82,11 @@ def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
     built = {one.package: one.version or "" for one in seen if not is_left_out(recipe, one)}
     sources = {one.package for one in recipe.sources}
     locked = {package.name: package.version for package in lock.packages if package.name not in sources}
-    return Expected(
-        recipe=recipe,
-        packages={**locked, **built},
-        named=frozenset([*(one.package for one in recipe.wheels), *built]),
-        env=_own_environment(recipe),
-        parts=frozenset(file.name for file in recipe.base.line.version_files),
-        engines=frozenset(package_of(name, one) for name, one in catalog.sources.items() if one.hosts),
-        table=catalog.compatibility,
-    )
+    return Expected(recipe, {**locked, **built}, catalog)
 
 
 def _own_environment(recipe: Recipe) -> dict[str, str]:
+    """Return the variables that the profile, its components and CANN's place decide."""
     line, tag, target = recipe.base.line, recipe.base.found, recipe.target
     base = expand_env(line, target, tag) if tag is not None and target.os in line.env else {"PATH": DEFAULT_PATH}
     own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
@@ -209,7 +196,7 @@ class Comparison:
 
     @property
     def _own(self) -> set[str]:
-        return {*self.expected.packages, *(one.package for one in self.expected.recipe.chosen)}
+        return {*self.expected.packages} | self.expected.named
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -219,8 +206,13 @@ class Comparison:
 
     @property
     def distance(self) -> tuple[int, float]:
-        """How far the image is: engines (vllm, sglang ...) that the profile lacks; the share of it that differs."""
-        lacking = (self.expected.engines & self.image.packages.keys()) - self._own
+        """How far the image is: engines (vllm, sglang ...) that the profile lacks; the share of it that differs.
+
+        An engine is built from a repository in some profile: such packages characterise an image.
+        """
+        sources = self.expected.catalog.sources.items()
+        engines = {package_of(name, one) for name, one in sources if one.hosts}
+        lacking = (engines & self.image.packages.keys()) - self._own
         count = len(self.expected.packages) + 2
         place = (self.image.toolkit == self.expected.cann) + (self.image.python == self.expected.recipe.target.python)
         return len(lacking), 1 - (len(self.equal) + place) / count
@@ -232,7 +224,7 @@ def compare(expected: Expected, image: Image) -> Comparison:
     settled = equal | ({CANN} if image.toolkit == expected.cann else set())
     settled |= {PYTHON} if image.python == expected.recipe.target.python else set()
     differences = [
-        *misfits(image, expected.table, settled),
+        *misfits(image, expected.catalog.compatibility, settled),
         *_target(expected, image),
         *_packages(expected, image),
         *_forbidden(expected, image),
@@ -271,12 +263,13 @@ def _target(expected: Expected, image: Image) -> Iterator[Difference]:
     if image.toolkit != expected.cann:
         yield Difference(Kind.BREAKS, "CANN", expected.cann, image.toolkit)
     elif image.toolkit:
-        for name in sorted(expected.parts):
+        for name in sorted({file.name for file in expected.recipe.base.line.version_files}):
             if image.cann.get(name, "") != expected.cann:
                 yield Difference(Kind.BREAKS, f"CANN's {name}", expected.cann, image.cann.get(name, ""))
     if image.python != target.python:
         yield Difference(Kind.BREAKS, "Python", target.python, image.python or "none that has packages")
-    if not expected.is_standin and image.os != target.os:
+    # The OS of a stand-in is not the target's.
+    if expected.recipe.base.kind is not BaseKind.STANDIN and image.os != target.os:
         yield Difference(Kind.NOTE, "OS", target.os, image.os)
 
 
@@ -292,12 +285,13 @@ def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
 def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
     """Give packages that share a folder, and those of the deny list that are not the profile's own."""
     have = image.packages
-    for names in expected.table.exclusive:
+    table = expected.catalog.compatibility
+    for names in table.exclusive:
         if len(both := [name for name in names if name in have]) > 1:
             listed = " and ".join(f"{name} {have[name].version}" for name in both)
             why = "they overwrite each other's files"
             yield Difference(Kind.BREAKS, "one folder for two", "one of them", listed, why)
-    for denied in expected.table.denied(have):  # whether a wheel of the index or a source was built, no image shows
+    for denied in table.denied(have):  # whether a wheel of the index or a source was built, no image shows
         found = [name for name in sorted(have) if fnmatchcase(name, denied.pattern) and name not in expected.packages]
         if found:
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
@@ -307,7 +301,7 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
     """Give the profile's variables that the image's ENV does not have or sets otherwise."""
     env = image.config.env
-    for name, wanted in expected.env.items():
+    for name, wanted in _own_environment(expected.recipe).items():
         found = env.get(name, "")
         if name == ATB_HOME and found:
             mine, other = BUILD.fullmatch(wanted), BUILD.fullmatch(found)

@@ -38,6 +38,10 @@ def want(options: Options | None = None) -> Expected:
     return expected(recipe, factories.lock(recipe), factories.catalog())
 
 
+def with_table(table: Compatibility) -> Expected:
+    return replace(want(), catalog=factories.catalog(compatibility=table))
+
+
 def against(one: Image, wanted: Expected | None = None) -> Comparison:
     return compare(wanted or want(), one)
 
@@ -153,7 +157,7 @@ def test_what_the_table_rules_out_comes_first() -> None:
         {"of": "torchvision==0.23.0", "fits": {"torch": "2.8.0"}},
     )
     packages = {"torch": "2.7.1", "torchvision": "0.23.0", "torch_npu": "2.8.0.post2"}
-    found = against(seen(packages), replace(want(), table=table))
+    found = against(seen(packages), with_table(table))
     assert [one.kind for one in found.differences[:2]] == [Kind.UNFIT, Kind.UNFIT]
     assert unfit(found) == [
         ("torch-npu 2.8.0.post2", "torch 2.8.0", "torch 2.7.1"),
@@ -162,7 +166,7 @@ def test_what_the_table_rules_out_comes_first() -> None:
 
 
 def test_a_torch_npu_of_another_number_than_torch_without_any_row() -> None:
-    found = against(seen(changed(torch="2.8.0", torch_npu="2.9.0.post9")), replace(want(), table=rows(
+    found = against(seen(changed(torch="2.8.0", torch_npu="2.9.0.post9")), with_table(rows(
         {"of": "ray==1", "fits": {"python": "3.11"}})))  # fmt: skip
     assert unfit(found) == [("torch-npu 2.9.0.post9", "torch 2.9.0", "torch 2.8.0")]
 
@@ -173,9 +177,9 @@ def test_one_row_that_holds_is_enough_and_a_cann_is_a_note() -> None:
         {"of": "numpy==2.2.0", "fits": {"ray": "2.49.0", "cann": "8.3.rc1"}},
         {"of": "numpy==2.2.0", "fits": {"ray": "2.50.0", "cann": "8.5.0"}},
     )
-    found = against(seen(changed(torch_npu="2.9.0+x", numpy="2.2.0")), replace(want(), table=table))
+    found = against(seen(changed(torch_npu="2.9.0+x", numpy="2.2.0")), with_table(table))
     assert unfit(found) == []
-    found = against(seen(changed(torch_npu="2.9.0.post1")), replace(want(), table=rows(
+    found = against(seen(changed(torch_npu="2.9.0.post1")), with_table(rows(
         {"of": "torch-npu==2.9.0.post1", "fits": {"cann": "8.3.rc1"}})))  # fmt: skip
     assert [(d.kind, d.found) for d in found.differences if d.wanted == "CANN 8.3.rc1"] == [(Kind.NOTE, "CANN 8.5.0")]
 
