@@ -6,14 +6,12 @@ An image is against itself where packages of it are not made for each other, by 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -163,16 +161,10 @@ def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
     """Give (name, range) of requirements that other packages of the image do not meet; a missing one is none here."""
     environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
     here = _versions(image)
-    for text in one.requires:
-        with suppress(InvalidRequirement):
-            for wanted in live([text], environment):
-                name = canonicalize_name(wanted.name)
-                if (
-                    name in image.packages
-                    and name in here
-                    and not wanted.specifier.contains(here[name], prereleases=True)
-                ):
-                    yield name, str(wanted.specifier)
+    for wanted in live(one.requires, environment):
+        name = canonicalize_name(wanted.name)
+        if name in image.packages and name in here and not wanted.specifier.contains(here[name], prereleases=True):
+            yield name, str(wanted.specifier)
 
 
 def _versions(image: Image) -> Mapping[str, str]:

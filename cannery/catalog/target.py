@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -130,9 +130,15 @@ def marker_environment(python: str, arch: Arch) -> dict[str, str]:
 
 
 def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
-    """Give the requirements, PEP 508 texts, that count there: without a marker, or with one that holds."""
+    """Give the requirements, PEP 508 texts, that count there: without a marker, or with one that holds.
+
+    What is none, as some wheels have it, is left aside, as pip does.
+    """
     for text in texts:
-        found = parsed_requirement(text)
+        try:
+            found = parsed_requirement(text)
+        except InvalidRequirement:
+            continue
         if found.marker is None or found.marker.evaluate(dict(environment)):
             yield found
 

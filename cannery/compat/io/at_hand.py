@@ -13,10 +13,9 @@ from contextlib import suppress
 from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
-from cannery.catalog.target import package_name, parsed_requirement
+from cannery.catalog.target import package_name
 from cannery.compat.subject import Finding, error, warning
 from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 from cannery.recipe.recipe import left_out
@@ -61,17 +60,8 @@ def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Findin
             what = f"{wheel.name} {wheel.version}: {wheel.unusable[0]}{more}"
             fix = f"take a wheel of it for Python {subject.recipe.target.python}"
             yield error("wheel-module", what, "an import in the image fails on it", fix)
-        for requirement in subject.live(_readable(wheel.requires)):
+        for requirement in subject.live(wheel.requires):
             yield from _asked(subject, wheel, requirement)
-
-
-def _readable(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        try:
-            parsed_requirement(text)
-        except InvalidRequirement:  # pip leaves it aside, too
-            continue
-        yield text
 
 
 def _asked(subject: Subject, wheel: Wheel, requirement: Requirement) -> Iterator[Finding]:
