@@ -72,7 +72,7 @@ class Solver:
 
         `cann` takes the place of the target's.
         """
-        if not all(self._can_be_had(name, version) for name, version in moved.items()):
+        if not all(self.has(name, version) for name, version in self._changes(moved).items()):
             return None
         proposed = self.subject.moved_to(moved, cann)
         wrong = next(self._wrong(proposed, moved), None)
@@ -123,9 +123,6 @@ class Solver:
     def _is_preview(self, name: str, version: str) -> bool:
         """Whether a move to `version` is one from a final release to a preview."""
         return Version(version).is_prerelease and not Version(self.subject.versions[name]).is_prerelease
-
-    def _can_be_had(self, name: str, version: str) -> bool:
-        return same_release(version, self.subject.versions.get(name, "")) or self.has(name, version)
 
     def _may_move(self, name: str, moved: Mapping[str, str]) -> bool:
         allowed = name in (self.subject.versions if self.movable is None else self.movable)
@@ -252,7 +249,7 @@ def offers(
     """
     rows_here = {row.version: row for row in (*own, *releases(subject, name))}
     known = [one for row in rows_here.values() for one in _on_canns(subject, row)]
-    every = [row for row in known if _has_base(subject, row) and _answers(row, clash)]
+    every = [row for row in known if _has_base(subject, row) and (not clash or {*clash} & row.fits.keys())]
     if not every:
         return NO_SET if subject.rows.get(name) else ""
     rows = _distinct(subject, every)
@@ -326,21 +323,13 @@ def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
     found: dict[tuple[str, str, str], Row] = {}
 
     def order(row: Row) -> tuple[float, bool, bool, int]:
-        return cost(subject, row), not is_held(subject, row, (CANN,)), _is_preview(row), weight(subject.table, row)
+        is_preview = Version(row.version).is_prerelease
+        return cost(subject, row), not is_held(subject, row, (CANN,)), is_preview, weight(subject.table, row)
 
     for row in sorted(rows, key=order):
         same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
         found.setdefault(same, row)
     return list(found.values())
-
-
-def _is_preview(row: Row) -> bool:
-    return Version(row.version).is_prerelease
-
-
-def _answers(row: Row, clash: Collection[str]) -> bool:
-    """Whether a row states anything of what clashes."""
-    return not clash or bool({*clash} & row.fits.keys())
 
 
 def _on_canns(subject: Subject, row: Row) -> Iterator[Row]:

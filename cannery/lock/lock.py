@@ -272,18 +272,15 @@ def _platforms(arch: Arch) -> tuple[str, ...]:
     return (*names, f"linux_{arch.machine}")
 
 
-def _newer(arch: Arch) -> tuple[str, ...]:
-    return tuple(f"manylinux_2_{minor}_{arch.machine}" for minor in range(GLIBC[1] + 1, NEWER[1] + 1))
-
-
 @cache
 def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
     """Return every wheel tag that CPython `python` takes on `arch`, with its rank: 0 is the best."""
     version = tuple(int(part) for part in python.split("."))
     abi = "cp" + "".join(python.split("."))
+    newer = tuple(f"manylinux_2_{minor}_{arch.machine}" for minor in range(GLIBC[1] + 1, NEWER[1] + 1))
     tags = [
         tag
-        for platforms in (_platforms(arch), _newer(arch))
+        for platforms in (_platforms(arch), newer)
         for tag in (*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms))
     ]
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}

@@ -161,7 +161,8 @@ def known_abi(recipe: Recipe) -> int | None:
     if chosen is None or chosen.component.cxx_abi is None or chosen.version is None:
         return None
     ranges = chosen.component.cxx_abi.by_release.get(chosen.arch, {})
-    return next((abi for text, abi in ranges.items() if _holds(text, chosen.version)), None)
+    fitting = (abi for text, abi in ranges.items() if SpecifierSet(text).contains(chosen.version, prereleases=True))
+    return next(fitting, None)
 
 
 def atb_abi(recipe: Recipe) -> int:
@@ -186,10 +187,6 @@ def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
     below = re.compile(rf"(?<![^:]){re.escape(named)}(?=[/:]|$)")
     found = {name: below.sub(lambda _: wanted, value) for name, value in env.items()}
     return {**found, ATB_ABI: str(abi)} if ATB_ABI in found else found
-
-
-def _holds(text: str, version: str) -> bool:
-    return SpecifierSet(text).contains(version, prereleases=True)
 
 
 def python_home(tag: BaseTag) -> str:

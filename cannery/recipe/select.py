@@ -247,13 +247,10 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
         torch = next((row.fits[TORCH] for row in rows_for(table, TORCH_NPU, npu) if TORCH in row.fits), None)
         found += [f"{TORCH}=={torch}"] if torch else []
     if torch is not None:
-        followers = {canonicalize_name(n) for c in chosen if c.package == TORCH for n in _binds(c)} - {*pins}
-        found += _followers(sorted(followers), torch, table)
+        parts = [c.component for c in chosen if c.package == TORCH]
+        binds = {canonicalize_name(name) for part in parts if isinstance(part, Wheels) for name in part.binds}
+        found += _followers(sorted(binds - {*pins}), torch, table)
     return tuple(sorted(found))
-
-
-def _binds(chosen: Chosen) -> tuple[str, ...]:
-    return chosen.component.binds if isinstance(chosen.component, Wheels) else ()
 
 
 def _followers(names: Iterable[str], torch: str, table: Compatibility) -> Iterator[str]:

@@ -165,9 +165,10 @@ class Resolver:
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
         mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
         sources, lost, absent = self._bound(names, answers[len(questions) :])
-        dead = [*(f"not reached: {text}" for answer in mine if (text := _unreached(answer))), *lost]
+        silent = [next((one for one in of_place if not one.reached), None) for of_place in mine]
+        dead = [*(f"not reached: {answer}" for answer in silent if answer), *lost]
         if dead:
-            pip = any(not answer.reached for answers in mine for answer in answers)
+            pip = any(silent)
             mirrors = public_mirrors({*index_of(request).values()}, self.job.indexes) if lost else ""
             raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else mirrors)
         _check_main(mine[0], request.exclude_newer)
@@ -292,11 +293,6 @@ def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
             hint=f"it has {', '.join(sorted(wheel.file for wheel in package.wheels)[:6])}",
         )
     return file
-
-
-def _unreached(answers: Sequence[Answer]) -> str:
-    """Return what came of asking a place that did not answer; "" for one that did."""
-    return next((str(answer) for answer in answers if not answer.reached), "")
 
 
 def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
