@@ -19,6 +19,7 @@ from cannery.catalog.fields import (
     ExactText,
     Name,
     PatternText,
+    PciText,
     SeriesText,
     Text,
     parsed,
@@ -242,13 +243,6 @@ class Compatibility(Closed):
         return next((item for item in self.compatible if item.of == name and wanted <= {*item.cann}), None)
 
 
-def _pci_id(text: str, _option: str) -> str:
-    if not re.fullmatch(r"0x[0-9a-f]{4}", text):
-        raise FaultError(f"{text!r} is no PCI device id", 'written like "0xd802"')
-    return text
-
-
-PciId = Annotated[str, parsed(_pci_id)]
 ChipText = Annotated[Chip, parsed(parse_chip)]
 
 
@@ -276,7 +270,7 @@ class Drivers(Closed):
     sources: dict[Name, DriverSource] = Field(default_factory=dict)
     drivers: tuple[DriverRow, ...] = ()
     reports: tuple[DriverReport, ...] = ()
-    pci: dict[PciId, ChipText] = Field(default_factory=dict)
+    pci: dict[PciText, ChipText] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

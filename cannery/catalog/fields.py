@@ -249,6 +249,7 @@ ScriptText = Annotated[
 ]
 # The first two numbers of a CANN or of a driver.
 SeriesText = Annotated[str, _matching(r"\d{1,2}\.\d{1,2}", 'a series: the first two numbers of a version, like "25.3"')]
+PciText = Annotated[str, _matching(r"0x[0-9a-f]{4}", 'a PCI device id, written like "0xd802"')]
 LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
 DeviceText = Annotated[str, _matching(rf"/dev{FOLDERS}", f"a path below /dev, {PLAIN}")]
 MachinePathText = Annotated[
