@@ -92,6 +92,7 @@ _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]"
 )
 
+_DEFINITION = "[internal] load build definition"
 # What BuildKit reports of a step that it ends since another one has failed.
 _CANCELLED = "context canceled"
 # The name of a step, as the Dockerfile frontend and bake write it: `[stage 2/3] RUN …`, `[2/3] RUN …` (the only stage),
@@ -235,6 +236,14 @@ class BuildState:
         """The step that failed first, by its end."""
         failed = [step for step in self.steps.values() if step.status is Status.FAILED]
         return min(failed, key=lambda step: (step.span and step.span[1]) or self.now, default=None)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the step that failed began before this build did: it is an earlier build's, which was ending."""
+        span = self.failed.span if self.failed else None
+        # No two builds share this step; its times are by the engine's clock too.
+        loaded = [step.span[0] for step in self.steps.values() if step.span and step.name.text.startswith(_DEFINITION)]
+        return span is not None and bool(loaded) and span[0] < min(loaded)
 
     @property
     def counts(self) -> tuple[int, int, int]:

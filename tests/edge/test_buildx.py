@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,19 @@ if mode in {"hang", "stubborn"}:
     signal.signal(signal.SIGINT, interrupted)
     step(started=START)
     while True: time.sleep(0.05)
+if mode == "joins":
+    with (here / "runs").open("a") as file: file.write("x")
+    runs = len((here / "runs").read_text())
+    at = lambda second: "2026-01-01T00:00:%02dZ" % second
+    load = {"digest": "l", "name": "[internal] load build definition from Dockerfile"}
+    event(vertexes=[{**load, "started": at(5), "completed": at(5)}])
+    if runs == 1 or name != "once":
+        text = 'process "/bin/sh -c make" did not complete successfully: exit code: 2'
+        step(started=at(6 if name == "own" else 1), completed=at(9), error=text)
+        say("ERROR: failed to solve: x\\n")
+        sys.exit(1)
+    step(started=at(6), completed=at(9))
+    sys.exit(0)
 sys.exit("unknown mode")
 """
 
@@ -172,6 +186,14 @@ def test_plain_errors(build: Build, text: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         build(f"say:{text}")
     assert "[bake] on stdout\n" in build.log.read_text()
+
+
+@pytest.mark.parametrize(("name", "runs", "fails"), [("once", 2, False), ("always", 2, True), ("own", 1, True)])
+def test_a_build_that_joins_a_failed_one_is_begun_once_more(build: Build, name: str, runs: int, fails: bool) -> None:
+    with pytest.raises(BuildFailedError) if fails else nullcontext():
+        build(f"joins:{name}")
+    assert len((build.fake.parent / "runs").read_text()) == runs
+    assert ("it joined a build that had failed" in build.log.read_text()) is (runs == 2)
 
 
 def test_the_program_must_be_there(build: Build) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from cannery.build.failure import failure
@@ -56,17 +57,21 @@ def bake(  # noqa: PLR0913 - one request to buildx
     `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
     `--set`; `secrets` are values that must appear neither in `log` nor on the screen. `view` makes a view.
 
+    A build that begins while a failed one ends joins its steps, and fails as it did: it is then begun once more.
+
     Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (disk full, engine away, QEMU
     missing). SIGINT and SIGTERM cancel the build, then KeyboardInterrupt is raised.
     """
-    redact, shown = redactor(secrets.values), view()
+    redact = redactor(secrets.values)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [*engine_command, "bake", "-f", BAKE_FILE, "--progress=rawjson"]
     command += [word for override in overrides for word in ("--set", override)]
     with log.open("w", encoding="utf-8", errors="replace") as log_file:
-        state, status = _run(
-            [*command, target], {**env, **NO_QUESTION}, folder, view=shown, log=log_file, redact=redact
-        )
+        run = partial(_run, [*command, target], {**env, **NO_QUESTION}, folder, log=log_file, redact=redact)
+        state, status = run(view=view())
+        if status and state.joined:
+            log_file.write(f"{state.seconds:8.2f} [cannery] it joined a build that had failed: once more\n")
+            state, status = run(view=view())
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status:
         raise failure(state, str(log))
