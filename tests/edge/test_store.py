@@ -543,10 +543,11 @@ def test_a_layout_without_room_is_none(store: Store, tmp_path: Path, monkeypatch
     def full(*_args: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("shutil.copyfile", full)
-    with pytest.raises(UnableError, match="no space left"):
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(UnableError, match="no space left") as caught:
         write_oci(store, "demo:1", tmp_path / "layout")
-    assert not (tmp_path / "layout/index.json").exists()
+    assert str(tmp_path / "layout") in str(caught.value)
+    assert [path for path in (tmp_path / "layout").rglob("*") if path.is_file()] == []
     monkeypatch.undo()
     write_oci(store, "demo:1", tmp_path / "layout")
     assert_layout(tmp_path / "layout", "1", [sha(LOWER)])

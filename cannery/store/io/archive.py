@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import posixpath
-import shutil
 import tarfile
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -13,7 +12,7 @@ from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, as_file, check_size, inflated
 from cannery.util.addresses import digest_of, parse_reference
-from cannery.util.io.files import BY_OUTPUT, is_of_files, sha256_file, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,14 +96,11 @@ def _copy(store: Store, blob: Blob, target: Path) -> None:
     if target.is_file() and target.stat().st_size == blob.size:
         store.check(blob)
         return
-    source = store.blob_path(blob.digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     try:
-        shutil.copyfile(source, part)
-        if f"sha256:{sha256_file(part)}" != blob.digest:
-            store.check(blob)
-            raise UsageError("the disk has damaged this image", where=str(source), hint="make the image again")
+        with part.open("wb") as stream:
+            stream.writelines(store.blocks(blob))
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -117,13 +117,12 @@ def push(store: Store, name: str, route: Route) -> None:
     def send(progress: Progress, sources: Sequence[str]) -> None:
         with ExitStack() as stack:
             connections = [stack.enter_context(route.open(sources)) for _ in range(UPLOADS)]
-            repository = connections[-1]  # which is taken first
             progress.expect((*layers, config))
             _push_all(store, connections, (*layers, config), progress)
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
                 for layer in layers:
                     store.note(layer.also_in(f"{home}{place.repository}"))
-            repository.put_manifest(place.tag, DOCKER.manifest, manifest_text(DOCKER, config, layers))
+            connections[0].put_manifest(place.tag, DOCKER.manifest, manifest_text(DOCKER, config, layers))
 
     def job(progress: Progress) -> None:
         sources = sorted(known - {place.repository})
