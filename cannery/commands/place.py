@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.find import NoEngineError, docker_client, find_engine
+from cannery.engine.io.find import NoEngineError, docker_client, find_engine, lost_connection
 from cannery.errors import UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.sandbox.io.able import why_not
@@ -118,6 +118,4 @@ def engine_errors() -> Iterator[None]:
     except docker.errors.APIError as error:
         raise UnableError(f"the engine: {error.explanation or error}") from error
     except (docker.errors.DockerException, requests.RequestException) as error:
-        what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
-        hint = "see that it runs (`docker info`), then run the same command again"
-        raise UnableError(what, hint=hint) from error
+        raise lost_connection(error) from error

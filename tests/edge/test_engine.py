@@ -6,10 +6,10 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from docker.errors import DockerException
+from docker.errors import DockerException, TLSParameterError
 
 from cannery.engine.io import find as module
 from cannery.engine.io.find import Engine, NoEngineError, docker_client, find_engine, numbers
@@ -119,6 +119,15 @@ def test_docker_host_is_used_and_a_remote_disk_is_unknown(short: Path) -> None:
     assert tls.cert_path == Path("/certs")
 
 
+def test_a_docker_host_without_a_scheme_is_a_tcp_address_as_for_docker(short: Path) -> None:
+    client(short)
+    assert find(short, DOCKER_HOST="localhost:2375").host == "tcp://localhost:2375"
+    client(short, error=NOBODY)
+    with pytest.raises(UnableError) as caught:
+        find(short, DOCKER_HOST="localhost:2375")
+    assert caught.value.where == "DOCKER_HOST=localhost:2375"
+
+
 @pytest.mark.parametrize("error", [NOBODY, NOBODY_29])
 def test_named_engine_that_is_silent_is_an_error_not_another_engine(short: Path, error: str) -> None:
     client(short, error=error)
@@ -165,6 +174,11 @@ def test_engine_without_buildkit_is_refused(short: Path, info: dict[str, str], m
     assert "buildx" in caught.value.hint
 
 
+def test_a_build_of_docker_s_own_between_releases_is_taken(short: Path) -> None:
+    client(short, ServerVersion="dev")
+    assert find(short).server_version == "dev"
+
+
 @pytest.mark.parametrize(
     ("buildx", "message"),
     [
@@ -206,6 +220,32 @@ def test_context_of_the_docker_settings_is_followed(short: Path) -> None:
         fake_client(short / "bin", answers)
         with pytest.raises(UnableError, match="docker context other cannot be read"):
             find(short, DOCKER_CONTEXT="other")
+
+
+@pytest.mark.parametrize("script", ["echo 'context not found' >&2; exit 1", "exec sleep 60"])
+def test_the_context_of_the_settings_is_named_where_docker_reports_nothing(
+    short: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    program = client(short, context="lab")
+    program.rename(program.with_name("answers"))
+    program.write_text(f'#!/bin/sh\n[ "$1" = context ] && exec "${{0%/*}}/answers" "$@"\n{script}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(module, "ANSWERS", 1.0)
+    settings = short / ".docker/config.json"
+    settings.parent.mkdir()
+    settings.write_text('{"currentContext": "lab"}')
+    with pytest.raises(UnableError) as caught:
+        find(short)
+    assert caught.value.where == f"docker context lab (unix://{short}/lab.sock)"
+    settings.write_text('{"currentContext": "nope"}')
+    with pytest.raises(UnableError, match="docker context nope cannot be read") as caught:
+        find(short)
+    assert caught.value.hint == "see `docker context ls`, or unset it"
+    for text in ("{}", "[]", "{", '{"currentContext": null}'):
+        settings.write_text(text)
+        with pytest.raises(UnableError) as caught:
+            find(short)
+        assert caught.value.where == f"unix://{short}/default.sock"
 
 
 @pytest.mark.parametrize("error", [NOBODY, NOBODY_29])
@@ -269,8 +309,34 @@ def test_an_engine_that_is_away_is_not_blamed_on_the_settings(short: Path, monke
         raise DockerException("Error while fetching server API version")
 
     monkeypatch.setattr("docker.DockerClient", away)
-    with pytest.raises(DockerException, match="server API version"):
+    with pytest.raises(UnableError, match="server API version") as caught:
         docker_client(engine)
+    assert "docker info" in caught.value.hint
+    assert isinstance(caught.value.__cause__, DockerException)
+
+
+@pytest.mark.parametrize("files", [(), ("ca.pem",), ("ca.pem", "cert.pem")])
+def test_a_folder_without_a_certificate_of_the_client(
+    short: Path, monkeypatch: pytest.MonkeyPatch, files: tuple[str, ...]
+) -> None:
+    client(short)
+    for name in files:
+        (short / name).touch()
+    env = {"DOCKER_HOST": "tcp://127.0.0.1:1", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(short)}
+    seen: list[Any] = []
+    monkeypatch.setattr("docker.DockerClient", lambda **more: seen.append(more["tls"]))
+    engine = find(short, **env)
+    if files:
+        docker_client(engine)
+        assert (seen[0].cert, seen[0].ca_cert, seen[0].verify) == (None, str(short / "ca.pem"), True)
+        (short / "cert.pem").touch()
+        (short / "key.pem").touch()
+        docker_client(engine)
+        assert seen[1].cert == (str(short / "cert.pem"), str(short / "key.pem"))
+    else:
+        with pytest.raises(UnableError) as caught:
+            docker_client(engine)
+        assert isinstance(caught.value.__cause__, TLSParameterError)
 
 
 def test_numbers() -> None:

@@ -106,8 +106,10 @@ def find_engine(env: Mapping[str, str]) -> Engine:
         raise _without_client(env)
     client = Path(found)
     info, silent = _info(client, env)
-    context = (info.get("ClientInfo") or {}).get("Context") or env.get("DOCKER_CONTEXT") or "default"
-    endpoint = _endpoint(client, env, str(context))
+    context = (info.get("ClientInfo") or {}).get("Context") or env.get("DOCKER_CONTEXT")
+    if not context and silent:
+        context = _current_context(env)
+    endpoint = _endpoint(client, env, str(context or "default"))
     if silent:
         raise _unreachable(endpoint, silent)
     _require_buildkit(info, endpoint)
@@ -141,21 +143,23 @@ def docker_config(env: Mapping[str, str]) -> Path:
 def docker_client(engine: Engine) -> docker.DockerClient:
     """A docker SDK client of `engine`, without time limit: exports and pushes take minutes.
 
-    Raises `UsageError` for settings of docker's (config.json) that the SDK cannot read.
+    Raises `UsageError` for settings of docker's (config.json) that the SDK cannot read, `UnableError` where docker's
+    command reaches the engine and the SDK does not: without a certificate, or once the engine is gone.
     """
     import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
-    from docker.errors import InvalidConfigFile  # noqa: PLC0415
+    from docker.errors import DockerException, InvalidConfigFile  # noqa: PLC0415
     from docker.utils.config import find_config_file  # noqa: PLC0415
 
     tls: docker.tls.TLSConfig | bool = False
-    if engine.cert_path is not None:
-        tls = docker.tls.TLSConfig(
-            client_cert=(str(engine.cert_path / "cert.pem"), str(engine.cert_path / "key.pem")),
-            ca_cert=str(engine.cert_path / "ca.pem"),
-            verify=True,
-        )
     ssh = engine.host.startswith("ssh://")
     try:
+        if engine.cert_path is not None:
+            cert, key = engine.cert_path / "cert.pem", engine.cert_path / "key.pem"
+            tls = docker.tls.TLSConfig(
+                client_cert=(str(cert), str(key)) if cert.is_file() and key.is_file() else None,
+                ca_cert=str(engine.cert_path / "ca.pem"),
+                verify=True,
+            )
         # the SDK reads None as "no limit"; its stubs do not know that
         return docker.DockerClient(base_url=engine.host, timeout=None, tls=tls, use_ssh_client=ssh)  # type: ignore[arg-type]
     except (InvalidConfigFile, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
@@ -166,6 +170,14 @@ def docker_client(engine: Engine) -> docker.DockerClient:
         hint = "move it away and `docker login` writes a new one; DOCKER_CONFIG names its folder"
         what = "docker's settings cannot be read (check auths and proxies)"
         raise UsageError(what, where=str(path), hint=hint) from error
+    except DockerException as error:
+        raise lost_connection(error) from error
+
+
+def lost_connection(error: Exception) -> UnableError:
+    """Return the user's error for one of the SDK that is no answer of the engine."""
+    what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
+    return UnableError(what, hint="see that it runs (`docker info`), then run the same command again")
 
 
 def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:
@@ -215,11 +227,19 @@ def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     return info, str(lines[-1]).strip()
 
 
+def _current_context(env: Mapping[str, str]) -> str:
+    """Return the context that docker's settings name, "" without one: docker may not be able to report it."""
+    try:
+        return str(json.loads((docker_config(env) / "config.json").read_text("utf-8")).get("currentContext") or "")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+
+
 def _endpoint(client: Path, env: Mapping[str, str], context: str) -> _Endpoint:
     """Return where docker's commands go: DOCKER_HOST, else the context, else the default socket."""
     if host := env.get("DOCKER_HOST", ""):
         folder = Path(env.get("DOCKER_CERT_PATH") or docker_config(env)) if env.get("DOCKER_TLS_VERIFY") else None
-        return _Endpoint(host, f"DOCKER_HOST={host}", folder)
+        return _Endpoint(host if "://" in host else f"tcp://{host}", f"DOCKER_HOST={host}", folder)
     if context == "default":
         return _Endpoint(f"unix://{DEFAULT_SOCKET}")
     try:
@@ -251,7 +271,8 @@ def _require_buildkit(info: Mapping[str, Any], endpoint: _Endpoint) -> None:
         raise UnableError(
             f"Podman {version} answers there; it has no BuildKit".replace("  ", " "), where=where, hint=INSTALL
         )
-    if numbers(version) < MIN_DOCKER:
+    known = numbers(version)  # none of "dev", which is what Docker's own builds between releases report
+    if known and known < MIN_DOCKER:
         what = f"Docker {version} is too old: its BuildKit does not know COPY --link"
         raise UnableError(what, where=where, hint=INSTALL)
 
