@@ -61,9 +61,10 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
         if process.wait():
             words.seek(0)
             lines = words.read().decode(errors="replace").strip().splitlines()
-            line = next((line for line in lines if "Removing leading" not in line), "tar failed")
-            kind = UnableError if line.endswith(_OF_DISK) else FindingsError
-            raise kind(f"a layer cannot be unpacked: {line}", where=str(folder))
+            of_disk = [line for line in lines if line.endswith(_OF_DISK)]  # may follow "Wrote only 4096 of 9040 bytes"
+            reasons = of_disk or [line for line in lines if "Removing leading" not in line] or ["tar failed"]
+            kind = UnableError if of_disk else FindingsError
+            raise kind(f"a layer cannot be unpacked: {reasons[0]}", where=str(folder))
     try:
         _finish(folder, begun)
     except OSError as error:
