@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.engine.io import client
 from cannery.engine.io.client import OCI_REFUSED, EngineError, load, load_error, pull, push, registry_error, save
 from cannery.engine.io.find import Engine
 from cannery.engine.io.registry import Access, Login
@@ -19,6 +20,7 @@ from cannery.engine.io.transfer_view import TransferView, transfer
 from cannery.engine.stream import ENGINE_PROXY, Trouble
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
+from cannery.ship.io.archive import saved_layers
 from cannery.ship.io.registry import Dock, _transfer, published
 from cannery.util.io.pip_settings import PipSettings
 
@@ -244,6 +246,32 @@ def test_a_registry_that_this_host_does_not_reach_is_not_asked_by_the_engine(doc
             published(here, here.reference)
     assert (caught.value.where, "https_proxy" in caught.value.hint) == (here.host, True)
     assert not (docker.folder / "calls").exists()
+
+
+@pytest.mark.parametrize("given", ["true", "head -c 700 /dev/zero", "echo no archive"])
+def test_why_docker_saved_no_more_is_reported_by_a_bundle(docker: Docker, given: str) -> None:
+    engine, why = (
+        docker.does(f"{given}\nexec >&-\nsleep 0.1\n{fails('no space left on device')}"),
+        "no space left on device",
+    )
+    with (
+        pytest.raises(EngineError, match=why) as caught,
+        save(engine, ENV, [REFERENCE], "amd64", View()) as blocks,
+    ):
+        list(saved_layers(blocks, ["sha256:1"], {}, docker.folder))
+    assert (caught.value.message, type(caught.value.__cause__)) == (why, UnableError)
+
+
+@pytest.mark.parametrize("script", ["true", "echo no archive; exec sleep 60"])
+def test_what_broke_a_bundle_is_reported_where_docker_names_no_failure(
+    docker: Docker, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(client, "ENDS", 0.2)
+    with (
+        pytest.raises(UnableError, match="the disk of OUTPUT"),
+        save(docker.does(script), ENV, [REFERENCE], "amd64", View()),
+    ):
+        raise UnableError("the disk of OUTPUT")
 
 
 @pytest.mark.parametrize("columns", [80, 120])

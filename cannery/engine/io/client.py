@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Bytes that are read at once; memory stays at a few of these, whatever an image's size.
 BLOCK = 1 << 20
+# Seconds in which a docker command that has failed ends, after its output has.
+ENDS = 1.0
 # The first API with which an engine that stores images by containerd takes a platform: to push, to save.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
 # A line of a layer, and its words where it moves no more.
@@ -122,7 +124,11 @@ def _docker(
         with subprocess.Popen(command, env=dict(env), stdin=stdin, stdout=subprocess.PIPE, stderr=errors) as process:
             try:
                 yield process
-            except BaseException:
+            except BaseException as error:
+                # What the block got may be cut off because docker failed: its reason is then the one to report.
+                with suppress(subprocess.TimeoutExpired):
+                    if isinstance(error, Exception) and process.wait(ENDS):
+                        raise _failure(process, errors) from error
                 process.kill()
                 raise
             finally:
@@ -130,8 +136,12 @@ def _docker(
                     with suppress(BrokenPipeError):
                         process.stdin.close()
         if process.returncode:
-            errors.seek(0)
-            raise EngineError(client_words(errors.read().decode(errors="replace"), process.returncode))
+            raise _failure(process, errors)
+
+
+def _failure(process: subprocess.Popen[bytes], errors: IO[bytes]) -> EngineError:
+    errors.seek(0)
+    return EngineError(client_words(errors.read().decode(errors="replace"), process.returncode))
 
 
 def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
