@@ -461,6 +461,24 @@ def test_stop_of_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+def test_settings_for_another_engine_do_not_reach_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout.of(tmp_path / "cache", tmp_path / "run")
+    programs = layout.root / "versions/27.0"
+    for name in engine.REDIRECTING:
+        monkeypatch.setenv(name, "1")
+    fails = " ".join(f'[ -z "${name}" ] || exit 1;' for name in engine.REDIRECTING)
+    for path in (layout.bin / "docker", programs / engine.DOCKER):
+        path.parent.mkdir(parents=True)
+        path.write_text(f'#!/bin/sh\n{fails} case "$*" in *network*) echo 1a2b ;; *) echo {SERVER} ;; esac\n')
+        path.chmod(0o755)
+    assert engine.answer(layout) == SERVER
+    bridges: list[str] = []
+    monkeypatch.setattr(engine, "installed", lambda _layout: programs)
+    monkeypatch.setattr(engine, "network_down", lambda *words: bridges.extend(words[-1]))
+    engine.stop(layout, {})
+    assert bridges == ["br-1a2b"]
+
+
 # What a user's disk is here: a file system that is mounted below the engine's data, in a namespace of this test's own.
 DISK = """\
 set -eu

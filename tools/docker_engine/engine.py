@@ -64,10 +64,10 @@ def start(layout: Layout, env: Mapping[str, str], *, upgrade: bool = False) -> s
 
 
 def answer(layout: Layout) -> str | None:
-    """Return the daemon's version, None where it does not answer."""
+    """Return the daemon's version, None where it does not answer. Docker gets no setting of the caller's shell."""
     command = (layout.bin / "docker", "-H", layout.host, "version", "--format", "{{.Server.Version}}")
     with suppress(CanneryError):
-        return run(command, timeout=3).stdout.strip()
+        return run(command, env={}, timeout=3).stdout.strip()
     return None
 
 
@@ -78,7 +78,7 @@ def stop(layout: Layout, env: Mapping[str, str]) -> bool:
     with _locked(layout):
         programs, networks = installed(layout), ""
         if programs and answer(layout):
-            networks = run((programs / DOCKER, "-H", layout.host, "network", "ls", "--quiet"), check=False).stdout
+            networks = run((programs / DOCKER, "-H", layout.host, "network", "ls", "-q"), env={}, check=False).stdout
         existed = end(layout) or layout.run.exists()
         clear(layout)
         network_down(layout, programs, env, [f"br-{one}" for one in networks.split()])
