@@ -128,6 +128,15 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(made_of: Made) -> None:
         cann_layer(made_of.spec, made_of.wheel)
 
 
+def test_a_wheel_that_is_not_there_is_named(made_of: Made) -> None:
+    made_of.wheel.unlink()
+    assert made_of.spec.torch_npu
+    for wheel, where in ((None, made_of.spec.torch_npu.file), (made_of.wheel, str(made_of.wheel))):
+        with pytest.raises(UnableError, match=r"torch-npu .* is not on this host") as caught:
+            cann_layer(made_of.spec, wheel)
+        assert caught.value.where == where
+
+
 def test_a_stack_without_torch_npu_has_no_stubs(made_of: Made) -> None:
     layer = cann_layer(replace(made_of.spec, torch_npu=None), None)
     with tarfile.open(fileobj=io.BytesIO(layer)) as archive:

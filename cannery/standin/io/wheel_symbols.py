@@ -33,10 +33,13 @@ STB_GLOBAL, STB_WEAK = 1, 2
 def cann_layer(spec: StandInSpec, wheel: Path | None) -> bytes:
     """Return the layer's tar; `wheel` is the locked torch_npu, None for a stack without it.
 
-    Raises `UnableError` for another file, and as `wheel_libraries`.
+    Raises `UnableError` without the wheel that is locked, for another file, and as `wheel_libraries`.
     """
     stubs = {}
-    if spec.torch_npu is not None and wheel is not None:
+    if spec.torch_npu is not None:
+        if wheel is None or not wheel.is_file():
+            where = str(wheel) if wheel else spec.torch_npu.file
+            raise UnableError(f"the wheel of torch-npu {spec.torch_npu.version} is not on this host", where=where)
         if spec.torch_npu.sha256 and sha256_file(wheel) != spec.torch_npu.sha256:
             raise UnableError("not the locked file: its hash differs", where=str(wheel), hint="remove it and run again")
         planned = plan_stubs(wheel_libraries(wheel), spec.data.libraries)
