@@ -22,7 +22,7 @@ from cannery.cli.arguments import parse
 from cannery.commands import options_of
 from cannery.commands import registry as publish
 from cannery.context import read_context
-from cannery.errors import FindingsError
+from cannery.errors import ExitCode, FindingsError
 from cannery.lock.lock import format_lock, parse_lock
 from cannery.pipeline import manifest_digest, patched, planned
 from cannery.util.io.files import write_atomic
@@ -675,6 +675,19 @@ def two_sets(stack: Stack, tmp_path: Path, core: str, mine: str) -> Path:
     """Write the profile with the plugin's patch `core`; return a folder with a set `mine` for the same commit."""
     stack.write(plugin_files(stack, core=core))
     return own_folder(tmp_path, stack.commit[:9], mine)
+
+
+def test_a_short_hash_of_several_commits_that_have_sets_is_refused(stack: Stack, tmp_path: Path) -> None:
+    stack.write(plugin_files(stack))
+    for rev in ("0123456aa", "0123456AA1", "0123456bb"):
+        sets = own_folder(tmp_path, rev, diff(stack.engine, "engine/core.py", PATCHED_FILE))
+    words = (stack.commit, "--git-mirror", str(stack.mirror), "--patches", str(sets))
+    done = stack.small("patches", "port", "engine", "0123456", *words)
+    assert done.code == ExitCode.FINDINGS
+    assert "several commits that have sets: 0123456aa, 0123456aa1, 0123456bb" in done.err
+    assert "give more digits" in done.err
+    done = stack.small("patches", "port", "engine", "0123456aa", *words)
+    assert (done.code, done.out.count("mine: applies")) == (ExitCode.DONE, 1), "both are of one commit"
 
 
 def test_a_short_commit_is_that_of_a_known_revision(stack: Stack) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def sets_for(
     """Return the patch sets for the commit `start` of a component: plugins' first, then those of folders.
 
     That is the order in which a build applies them. Of a plugin's revisions with such a set the last one is fetched.
-    Raises `FindingsError` where there is none, and as `fitting_sets` and `open_tree`.
+    Raises `FindingsError` where there is none, or `start` begins several commits; as `fitting_sets`, `open_tree`.
     """
     found: list[PatchSet] = []
     for plugin, keeper in catalog.sources.items():
@@ -94,6 +94,11 @@ def sets_for(
         have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
         what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
         raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
+    # Of one commit the folders may have more or fewer digits; sorted, a beginning comes before what it begins.
+    revisions = sorted({one.rev.lower() for one in found})
+    if not all(longer.startswith(one) for one, longer in pairwise(revisions)):
+        what = f"{start!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
+        raise FindingsError(what, where=f"patches port {component}", hint="give more digits")
     return tuple(found)
 
 
