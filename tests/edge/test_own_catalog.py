@@ -202,7 +202,7 @@ def test_a_chain_and_a_stale_lock(small: Small) -> None:
     [
         ("excludes: [{requirement: lib, reason: in the way}]", "{name: lib}", "excluded"),
         ("overrides: [{requirement: 'tool==1.0', reason: in the way}]", "{name: tool, version: '1.5'}", "override"),
-        ("constraints: [{requirement: 'tool<1.5', reason: in the way}]", "{name: tool, version: '1.5'}", "lock"),
+        ("constraints: [{requirement: 'tool<1.5', reason: in the way}]", "{name: tool, version: '1.5'}", "constraint"),
     ],
 )
 def test_what_an_inherited_bound_forbids_is_refused(small: Small, bound: str, component: str, code: str) -> None:

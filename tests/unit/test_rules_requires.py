@@ -101,6 +101,23 @@ def test_an_override_names_who_asks_otherwise_and_its_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("constraint", "refused"), [("torch>=2.9", True), ("torch<2.9", False), ('torch>2.8; python_version < "3"', False)]
+)
+def test_a_constraint_against_the_profile_s_own_pin_is_refused(constraint: str, *, refused: bool) -> None:
+    bound = [{"requirement": constraint, "reason": REASON}]
+    what = f"images/profiles/sources.yaml has torch 2.8.0, and constraint {constraint}"
+    fix = "take another version, or leave out what is inherited: `without: [torch]`"
+    found = [Finding(Severity.ERROR, "constraint", what, REASON, fix)] if refused else []
+    assert list(overrides(subject(torch("2.8.0", constraints=bound)))) == found
+
+
+def test_a_pin_by_hand_against_a_constraint_is_left_to_the_resolver() -> None:
+    bound = [{"requirement": "torch>=2.9", "reason": REASON}]
+    found = source_recipe(Options(pins=("torch==2.8.0",)), constraints=bound)
+    assert list(overrides(subject(found))) == []
+
+
 def test_an_override_of_a_package_that_only_the_lock_has() -> None:
     found = source_recipe(overrides=[{"requirement": "numpy>=3", "reason": REASON}])
     assert [f.what for f in overrides(subject(found))] == ["numpy>=3 overrides: engine asks numpy<3"]

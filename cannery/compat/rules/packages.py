@@ -19,6 +19,7 @@ from cannery.catalog.component import FromSource, System
 from cannery.catalog.target import package_name
 from cannery.compat.subject import Finding, error, followed, here, holds, judging, listed, note, phrase, warning
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
+from cannery.lock.request import set_aside
 from cannery.recipe.select import TORCH, TORCH_NPU
 
 if TYPE_CHECKING:
@@ -261,10 +262,22 @@ def _takes(subject: Subject, known: Known, name: str, version: str) -> bool:
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:
-    """Report each override in one note, however many ask for another version; refuse one against the profile's pin."""
+    """Report each override in one note, however many ask for another version.
+
+    Refuse an override, and a constraint, against the profile's own pin.
+    """
     recipe = subject.recipe
     asked = [*asks(subject)] if recipe.profile.overrides else []
     pins = {chosen.package: chosen.version for chosen in recipe.wheels if chosen.version}
+    for bound in recipe.profile.constraints:
+        # Of a pin by hand the resolver reports it, with sets near it.
+        own = [] if set_aside(bound.requirement, recipe.pins) else [bound.requirement]
+        for wanted in subject.live(own):
+            pin = pins.get(canonicalize_name(wanted.name))
+            if pin and not wanted.specifier.contains(pin, prereleases=True):
+                what = f"{recipe.file} has {wanted.name} {pin}, and constraint {bound.requirement}"
+                fix = f"take another version, or leave out what is inherited: `without: [{wanted.name}]`"
+                yield error("constraint", what, bound.reason, fix)
     for override in recipe.profile.overrides:
         requirement = Requirement(override.requirement)
         name = canonicalize_name(requirement.name)
