@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Resolutions at once: each is a process of uv's that mostly waits for an index, so threads are enough.
 WORKERS = 4
-# Seconds between two looks at whether those that were interrupted have ended.
-TICK = 0.1
+# Seconds between two looks at whether those that were interrupted have ended, and after which they are killed.
+TICK, GRACE = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -99,20 +99,22 @@ def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
     except BaseException:
         with signals_held():
             pool.shutdown(wait=False, cancel_futures=True)
+            start = time.monotonic()
             while any(future.running() for future in futures):
-                _end_children()  # again and again: one that asked an index may start the next
+                # Again and again: one that asked an index may start the next.
+                _end_children(signal.SIGTERM if time.monotonic() - start < GRACE else signal.SIGKILL)
                 time.sleep(TICK)
         raise
     finally:
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)  # a further interrupt may come before signals are held
 
 
-def _end_children() -> None:
+def _end_children(number: signal.Signals) -> None:
     """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not."""
     for listing in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             for child in listing.read_text(encoding="ascii").split():
-                os.kill(int(child), signal.SIGTERM)
+                os.kill(int(child), number)
 
 
 def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:

@@ -70,6 +70,37 @@ def test_an_interrupt_starts_nothing_more_and_leaves_no_thread_and_no_process() 
     assert time.monotonic() - start < 30
 
 
+def test_a_child_that_ignores_sigterm_is_killed() -> None:
+    def job() -> None:
+        process.run(("sh", "-c", "trap '' TERM; exec sleep 60"), check=False)
+
+    def interrupt() -> None:
+        time.sleep(0.5)
+        raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), locking.begun([job] * 2):
+        interrupt()
+    assert locking.GRACE < time.monotonic() - start < 20
+
+
+def test_a_second_interrupt_waits_for_nothing_that_has_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the first one, and before signals are held."""
+    started: list[int] = []
+
+    def job() -> None:
+        started.append(1)
+        time.sleep(0.2)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(locking, "signals_held", interrupted)
+    with pytest.raises(KeyboardInterrupt), locking.begun([job] * 40):
+        interrupted()
+    assert len(started) <= 2 * locking.WORKERS
+
+
 def test_every_lock_is_made_and_a_line_each_is_printed_in_order(small: Small) -> None:
     for path in (small.root / "images/locks").rglob("*.txt"):
         path.unlink()
