@@ -177,6 +177,8 @@ def _fault(kind: str, name: str, address: str) -> str:
     if kind == "system" and not re.fullmatch(r"https?://[\w.:/~+@%-]+", address):
         return "the address is no http address"
     problem = url_problem(address)
+    if kind in {"index", "pages"} and ".whl" in address:
+        problem = "is that of a wheel, and no index; put the wheel into a folder named by WHEELHOUSE"
     return f"the address {shown(address)} {problem}" if problem else ""
 
 

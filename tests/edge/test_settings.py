@@ -23,7 +23,7 @@ from cannery.plan.make import base_need, on_base
 from cannery.plan.manifest import labels, manifest_text
 from cannery.recipe.recipe import Options
 from cannery.render.render import render
-from cannery.settings import Settings, with_mirrors
+from cannery.settings import Settings, of_environment, with_mirrors
 from cannery.util.addresses import environment_secrets, mirrored
 from cannery.util.io.pip_settings import PipSettings
 
@@ -117,6 +117,8 @@ def test_the_cache_may_be_set_in_a_file(machine: Machine) -> None:
         ('[mirrors.registry]\n"quay.io" = "x.example/A"\n', "no registry or repository"),
         ('[mirrors.registry]\n"quay.io" = "x.example/a:1"\n', "has a tag"),
         ('[mirrors.index]\npytorch-cpu = "x.example/simple"\n', "has no scheme"),
+        ('[mirrors.index]\ndefault = "https://x.example/a-1-py3-none-any.whl"\n', "a folder named by WHEELHOUSE"),
+        ('[mirrors.pages]\npytorch-cpu = "file:///x/a-1-py3-none-any.whl"\n', "a folder named by WHEELHOUSE"),
         ('[mirrors.git]\ngithub = "https://x.example/mirror"\n', "has to hold {repository}"),
         ('[mirrors.system]\nubuntu = "https://x.example/ubuntu"\n', "no http address"),
         ('[mirrors.system]\n"http://a.example" = "https://x.example/a;b"\n', "no http address"),
@@ -194,6 +196,12 @@ def test_the_registry_of_the_settings_is_the_one_of_push(machine: Machine, capsy
     machine.here('registry = "Upper.example/TEAM"\n')
     assert cli.main(("push", "quickstart"), ROOT) == 2
     assert "no host[:port][/path] in lower case" in capsys.readouterr().err
+
+
+def test_a_mirror_of_the_environment_is_no_wheel() -> None:
+    with pytest.raises(UsageError, match="a folder named by WHEELHOUSE") as caught:
+        of_environment({"CANNERY_MIRROR_INDEX": "default=https://x.example/a-1-py3-none-any.whl"})
+    assert caught.value.where == "CANNERY_MIRROR_INDEX"
 
 
 def test_passwords_in_mirrors_of_variables_are_secret_before_anything_is_read() -> None:
