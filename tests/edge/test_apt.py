@@ -83,6 +83,13 @@ def test_deb822_takes_pockets_and_leaves_vendors(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("line", ["Types : deb\n", "Types: deb\nthis is no field\n"])
+def test_a_line_of_deb822_that_is_no_header_drops_no_field(tmp_path: Path, line: str) -> None:
+    text = f"{line}URIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n"
+    found = distribution_sources(BOOKWORM, etc_apt(tmp_path, a__sources=text))
+    assert names(found) == [("http://mirror.example/debian", "bookworm", ("main",))]
+
+
 def test_one_line_format_keeps_trust_and_architectures(tmp_path: Path) -> None:
     found = distribution_sources(BOOKWORM, etc_apt(tmp_path, list=ONE_LINE))
     assert names(found) == [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, replace
-from email.parser import HeaderParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,8 +155,15 @@ def parse_deb822(text: str) -> Iterator[Source]:
     """Entries of a *.sources file, one a suite; `Enabled: no` and source-only stanzas are left out."""
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for stanza in re.split(r"\n\s*\n", kept):
-        items = HeaderParser().parsestr(stanza.strip()).items()
-        fields = {name.lower(): "\n".join(map(str.strip, value.splitlines())) for name, value in items}
+        fields: dict[str, str] = {}
+        key = ""
+        for line in stanza.splitlines():
+            if line[:1].isspace() and key:
+                fields[key] += "\n" + line.strip()
+            elif ":" in line:
+                key, _, value = line.partition(":")
+                key = key.strip().lower()
+                fields[key] = value.strip()
         enabled = fields.get("enabled", "yes").lower() not in {"no", "false", "0", "off", "without", "disable"}
         if enabled and "deb" in fields.get("types", "").split():
             for suite in fields.get("suites", "").split():
