@@ -85,13 +85,13 @@ class Context:
 
     @functools.cached_property
     def pip(self) -> PipSettings:
-        """The host's pip settings, read once.
+        """The host's pip settings, read once: it takes pip a good part of a second.
 
         The user's wheelhouse is one more find-links folder, the first; a mirror of the index `default` is its main one.
         """
         from cannery.util.io.pip_settings import read_pip_settings
 
-        found = read_pip_settings(self.env)
+        found = read_pip_settings(self.env, self.cache)
         own = self.settings.mirrors("index").get(DEFAULT_INDEX, ())
         found = replace(found, index_url=own[0] if own else found.index_url, mirrors=self.settings.addresses)
         links = (str(self.wheelhouse), *found.find_links) if self.wheelhouse else found.find_links

@@ -81,7 +81,7 @@ class _Known:
     @property
     def pip(self) -> PipSettings | None:
         """The settings of pip, if they were read: what was not read is in no output."""
-        # A cached property keeps its value there; to ask for it would read them, which may be the error itself.
+        # A cached property keeps its value there; to ask for it would ask pip.
         return vars(self.context).get("pip") if self.context else None
 
     def redact(self, text: str) -> str:

@@ -127,6 +127,11 @@ def shown(url: str) -> str:
     return f"{scheme}{'://' if scheme else ''}{mark}{head}{question}{MASK if question else ''}"
 
 
+def shown_text(text: str) -> str:
+    """Return a text of another program about URLs: of every word with an `@`, what comes before the last is cut."""
+    return re.sub(r"\S+@", f"{MASK}@", text)
+
+
 def without_credentials(url: str) -> str:
     """Return `url`, which has no `url_problem`, without its `user:password@`, for a program to connect to."""
     parts = urlsplit(url)

@@ -21,6 +21,7 @@ from cannery import cli
 from cannery.context import read_context
 from cannery.engine.io.find import docker_client, find_engine
 from cannery.util.io.files import sha256_file
+from cannery.util.io.pip_settings import read_pip_settings
 from cannery.vocab import Arch
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery
 from tests.e2e.registry import Registry, login
@@ -44,6 +45,8 @@ def shipyard(folder: Path, host: str) -> Iterator[Shipyard]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("DOCKER_HOST", host)
         root = make_checkout(folder)
+        settings = read_pip_settings(dict(os.environ))  # pip takes a second to tell, at each command
+        monkeypatch.setattr("cannery.util.io.pip_settings.read_pip_settings", lambda *_: settings)
         monkeypatch.setenv("CANNERY_CACHE", str(folder / "cache"))
         engine = find_engine(os.environ)
         found = Shipyard(root, folder / "cache", docker_client(engine))

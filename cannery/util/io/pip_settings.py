@@ -1,34 +1,41 @@
-"""The host's pip settings, read from pip's own files and variables as pip reads them, and the same in uv's words.
+"""The host's pip settings: as pip itself lists them, and the same settings in uv's words.
 
-uv reads none of them. Credentials are in URLs here; they reach uv by environment only, and `redact` takes them out of
-any text.
+pip is asked (`python -m pip config list`), so that its own files, environment and precedence count. uv reads none of
+them. Credentials are in URLs here; they reach uv by environment only, and `redact` takes them out of any text.
 """
 
 from __future__ import annotations
 
-import configparser
+import ast
+import logging
 import math
 import os
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.errors import UsageError
+from cannery.errors import UnableError, UsageError
 from cannery.util.addresses import (
     PROXY_VARIABLES,
     file_path,
     redactor,
     secrets_of,
     shown,
+    shown_text,
     url_credentials,
     url_problem,
 )
+from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.process import CommandError, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+
+log = logging.getLogger(__name__)
 
 # pip's own default, seconds.
 PIP_TIMEOUT = 15.0
@@ -40,6 +47,14 @@ URLS = ("index-url", "extra-index-url", "find-links")
 NOT_TAKEN = {
     "constraint": "pip's `constraint` setting is ignored: the lock decides versions",
     "no-index": "pip's `no-index` setting is ignored: locking asks the index",
+}
+
+
+# What of pip's answer is kept for the next run; another setting may be a secret.
+TAKEN = {
+    *("index-url", "extra-index-url", "find-links", "cert", "client-cert", "proxy", "timeout", "trusted-host"),
+    *ALIASES,
+    *NOT_TAKEN,
 }
 
 
@@ -84,44 +99,72 @@ class PipSettings:
         return redactor(self.credentials())(text)
 
 
-def read_pip_settings(env: Mapping[str, str]) -> PipSettings:
-    """Read the settings of pip under the environment `env`.
+def read_pip_settings(env: Mapping[str, str], cache: Path | None = None) -> PipSettings:
+    """Ask pip for its settings under the environment `env`; its answer is kept in `cache` until a setting changes.
 
-    Raises `UsageError` for a file that pip could not read either, and for a URL of an index that cannot be one.
+    Raises `UnableError` when no pip answers, `UsageError` for a URL of an index that cannot be one.
     """
-    return parse_pip_settings(_given(env), env)
+    file = _kept_file(env, cache) if cache else None
+    with suppress(OSError):
+        if file:
+            return parse_pip_settings(file.read_text(encoding="utf-8"), env)
+    listing = _config_list(env)
+    found = parse_pip_settings(listing, env)
+    if file and not found.credentials():
+        lines = [line for line in listing.splitlines() if line.partition("=")[0].rpartition(".")[2] in TAKEN]
+        with suppress(OSError):
+            write_atomic(file, "".join(f"{line}\n" for line in lines), 0o600)
+    return found
+
+
+def _kept_file(env: Mapping[str, str], cache: Path) -> Path:
+    """Return where the answer of pip is kept: by a digest of all that it reads."""
+    texts: list[object] = []
+    for path in pip_files(env):
+        try:
+            texts.append((str(path), path.read_bytes() if path.exists() else None))
+        except OSError as error:  # pip reports it
+            texts.append((str(path), error.errno))
+    variables = sorted(item for item in env.items() if item[0].startswith("PIP_"))
+    return cache / "pip" / sha256_bytes(repr((texts, variables)).encode(errors="surrogateescape"))
 
 
 def pip_files(env: Mapping[str, str]) -> list[Path]:
-    """Return where settings of pip may be, of any version of it, the last word last (`pip config debug` lists them)."""
-    if env.get("PIP_CONFIG_FILE") == os.devnull:
-        return []
+    """Return where settings of pip may be, of any version of it (`pip config debug` lists those of one)."""
     home = Path(env.get("HOME") or Path.home())
     shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
     folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), home / ".pip"]
     folders.append(Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip")
-    # Of the host's Python, then of the one that runs.
-    python = shutil.which("python3", path=env.get("PATH", ""))
-    folders += [*([Path(python).parent.parent] if python else []), Path(sys.prefix)]
+    folders += [Path(sys.prefix), *(Path(python).parent.parent for python in _pythons(env))]
     named = [Path(env["PIP_CONFIG_FILE"])] if env.get("PIP_CONFIG_FILE") else []
-    return [*dict.fromkeys(folder / "pip.conf" for folder in folders), *named]
+    return [*named, *dict.fromkeys(folder / "pip.conf" for folder in folders)]
 
 
-def _given(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Give (section, option, text) of each setting in pip's files, then of its variables."""
-    for path in pip_files(env):
-        parser = configparser.RawConfigParser()
+def _pythons(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the running Python, then each python3 on PATH: the first may be of an environment without pip."""
+    others = (shutil.which("python3", path=folder) for folder in env.get("PATH", "").split(os.pathsep) if folder)
+    return tuple(dict.fromkeys(python for python in (sys.executable, *others) if python))
+
+
+def _config_list(env: Mapping[str, str]) -> str:
+    """Return what `pip config list` prints, of the first pip that answers.
+
+    Without a file of settings that is the variables alone, and pip, which takes half a second, is not asked.
+    """
+    if not any(path.exists() for path in pip_files(env)):
+        names = [name for name in env if name.startswith("PIP_")]
+        return "".join(f":env:.{name[4:].lower().replace('_', '-')}={env[name]!r}\n" for name in names)
+    reasons: list[str] = []
+    for python in _pythons(env):
         try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            # Its own words quote the line, which may have a password in it.
-            what = f"pip's settings cannot be read: {type(error).__name__}"
-            raise UsageError(what, where=str(path), hint="`pip config list` reports the line") from error
-        for section in parser.sections():
-            yield from ((section, name.replace("_", "-"), text) for name, text in parser.items(section))
-    for name in env:
-        if name.startswith("PIP_"):
-            yield ":env:", name[4:].lower().replace("_", "-"), env[name]
+            return run([python, "-m", "pip", "config", "list"], env=dict(env), timeout=60).stdout
+        except CommandError as error:
+            lines = (error.stderr or error.stdout).strip().splitlines()
+            # pip quotes the line of a file that it cannot read.
+            reasons.append(f"{python}: {shown_text(lines[-1]) if lines else f'status {error.returncode}'}")
+    raise UnableError(
+        "no pip answers with its settings: " + "; ".join(reasons), hint="install python3-pip or ensurepip"
+    )
 
 
 @dataclass(frozen=True)
@@ -140,17 +183,20 @@ class _Value:
         return f"pip's setting {self.section}.{self.key}"
 
 
-def parse_pip_settings(given: Iterable[tuple[str, str, str]], env: Mapping[str, str]) -> PipSettings:
-    """Return the settings that (section, option, text) give, later ones before earlier ones.
+def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
+    """Read what `pip config list` printed: `section.key='value'` lines, values as Python literals.
 
     Raises `UsageError`, which names the setting, for a URL of an index that cannot be one.
     """
     found: dict[str, _Value] = {}
-    for section, name, text in given:
+    for line in listing.splitlines():
+        left, equals, literal = line.partition("=")
+        section, _, name = left.rpartition(".")
+        if not equals or section not in SECTIONS:
+            continue
         key = ALIASES.get(name, name)
-        known = key in found and section in SECTIONS and SECTIONS.index(section) < SECTIONS.index(found[key].section)
-        if section in SECTIONS and not known:
-            found[key] = _Value(text, section, name)
+        if key not in found or SECTIONS.index(section) >= SECTIONS.index(found[key].section):
+            found[key] = _Value(_literal(literal), section, name)
     values = {key: value.text for key, value in found.items()}
     notes = [note for key, note in NOT_TAKEN.items() if values.get(key, "").strip() not in ("", "0", "false")]
     notes += [note for key in URLS for note in _checked(key, found.get(key, _Value()))]
@@ -184,6 +230,13 @@ def _checked(key: str, value: _Value) -> Iterator[str]:
             raise UsageError(f"the address {shown(text)} {problem}", where=value.origin, hint=hint)
         if key != "index-url" and text.startswith("file:") and not Path(file_path(text)).exists():
             yield f"warning: {value.origin} names {shown(text)}, which is not there: it is left out"
+
+
+def _literal(text: str) -> str:
+    try:
+        return str(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _seconds(text: str) -> float:
@@ -229,7 +282,7 @@ def index_credentials(name: str, url: str) -> dict[str, str]:
 class Downloads:
     """Where downloaded files are kept, how a line is printed for the user, and the host's pip settings.
 
-    The settings are a function: a cache that has every file does not ask.
+    The settings are a function, since asking pip takes half a second: a cache that has every file does not ask.
     """
 
     cache: Path
