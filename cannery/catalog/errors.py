@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args
 
 from cannery.errors import UsageError
-from cannery.vocab import did_you_mean, nearest
+from cannery.vocab import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
 MASK = "***"
 # The user part of a URL, and what looks like one without its scheme (`user:password@host`): up to the last @ of the
@@ -89,36 +89,66 @@ def _shown(text: str) -> str:
 
 def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
     """Give everything that pydantic found wrong in a value; `annotation` is the type that it was validated as."""
-    is_of_kind = get_origin(annotation) is Annotated  # one of several models: each path begins with its tag
     for detail in error.errors(include_url=False):
         kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
         if kind == "too_short" and len(value) >= context["min_length"]:
             continue  # there are enough, but wrong ones: each of them is a fault of its own
-        path = tuple(part for part in detail["loc"] if part != KEY)[is_of_kind:]
+        models, path = _start(annotation, tuple(part for part in detail["loc"] if part != KEY))
         found = context.get("error")
         if isinstance(found, FaultError):
             yield FaultError(found.what, found.hint, path + found.path)
         elif kind == "extra_forbidden":
-            near = nearest(str(path[-1]), sorted(_keys(annotation)))
-            what = f"kind {detail['loc'][0]} has no such key" if is_of_kind and len(path) == 1 else "unknown key"
-            hint = GONE_KEYS.get(str(path[-1])) or (f"did you mean {' or '.join(near)}?" if near else FALLBACK)
+            known = {
+                field.alias or name for model in _at(models, path[:-1]) for name, field in model.model_fields.items()
+            }
+            is_of_kind = len(path) == 1 and len(detail["loc"]) == 2
+            what = f"kind {detail['loc'][0]} has no such key" if is_of_kind else "unknown key"
+            hint = GONE_KEYS.get(str(path[-1])) or did_you_mean(str(path[-1]), known)
             yield FaultError(what, hint, path)
         elif kind == "missing":
             yield FaultError("missing", "this key has to be given", path)
         elif kind in {"union_tag_invalid", "union_tag_not_found"}:
             tags = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
             what = f"{context['tag']!r} is not known" if "tag" in context else "missing"
-            hint = GONE_KINDS.get(context.get("tag", "")) or did_you_mean(str(context.get("tag")), tags)
+            hint = GONE_KINDS.get(context.get("tag", "")) or _nearest(context.get("tag"), tags)
             yield FaultError(what, hint, (*path, context["discriminator"].strip("'")))
         else:
             words = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             what = YAML_WORDS.get(kind, "").format(**context) or detail["msg"]
-            yield FaultError(what, did_you_mean(str(value), words) if words else "", path)
+            yield FaultError(what, _nearest(value, words), path)
 
 
-def _keys(annotation: Any) -> set[str]:  # noqa: ANN401 - a type, or a form of several
-    """Return the keys of the models in a type, and of all models below them."""
-    if not hasattr(annotation, "model_fields"):
-        return set().union(*map(_keys, get_args(annotation)))
-    fields = annotation.model_fields.items()
-    return {field.alias or name for name, field in fields}.union(*(_keys(field.annotation) for _, field in fields))
+def _nearest(value: object, known: list[str]) -> str:
+    """Return the nearest of the words that are known, or all of them; "" where there are none."""
+    return did_you_mean(str(value), known) if known else ""
+
+
+def _start(annotation: object, path: tuple[Any, ...]) -> tuple[list[type[BaseModel]], tuple[Any, ...]]:
+    """Return the models of a type, and `path` without the first part where that is the tag of one of several models."""
+    models = list(_models(annotation))
+    tagged = [model for model in models if path and path[0] in get_args(_annotation(model, "kind"))]
+    return (tagged, path[1:]) if len(models) > 1 and tagged else (models, path)
+
+
+def _annotation(model: type[BaseModel], name: str) -> object:
+    field = model.model_fields.get(name)
+    return field.annotation if field else None
+
+
+def _at(models: list[type[BaseModel]], path: tuple[Any, ...]) -> list[type[BaseModel]]:
+    """Return the models at `path` below `models`. Positions in lists and keys of tables lead to no other model."""
+    for part in path:
+        named = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+        if named:
+            models = [model for one in named for model in _models(one)]
+    return models
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    """Give the models in a type such as `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
+    form: Any = annotation
+    if hasattr(form, "model_fields"):
+        yield form
+    else:
+        for part in get_args(form):
+            yield from _models(part)

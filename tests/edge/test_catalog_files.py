@@ -204,6 +204,14 @@ def test_versions_and_dates_need_no_quotes(images: Path) -> None:
     [
         (QUICKSTART, "shm_size: 16g", "shm_sise: 16g", "shm_sise: unknown key; did you mean shm_size"),
         (QUICKSTART, "{name: verl,", "{nmae: verl,", "components.12.nmae: unknown key; did you mean name"),
+        # A key of another place is not offered again.
+        (
+            QUICKSTART,
+            "chip: 910b,",
+            "chip: 910b, shm_size: 3g,",
+            "target.shm_size: unknown key; known: arch, cann, chip",
+        ),
+        ("components/torch.yaml", "kind: wheels\n", "", "kind: missing"),
         (QUICKSTART, "name: tensordict", "name: tensordickt", "or did you mean tensordict"),
         (QUICKSTART, 'cann: "8.5.0"', 'cann: "8.5.9"', "no CANN line '8.5.9'; did you mean 8.5."),
         (QUICKSTART, "chip: 910b", "chip: 910bb", "target.chip: '910bb' is not known"),
