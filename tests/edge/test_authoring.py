@@ -242,6 +242,17 @@ def test_facts_that_cannot_be_had(small: Small, words: tuple[str, ...], code: Ex
     assert path.read_text() == SOURCE
 
 
+@pytest.mark.parametrize("part", [0.5, 0.9])
+def test_facts_of_a_source_distribution_that_is_cut_off(small: Small, part: float) -> None:
+    path = component(small, "engine")
+    name, content = sdist("engine", "2.0", SDIST | {"data.txt": "".join(map(str, range(9000)))})
+    small.index.add((name, content[: int(len(content) * part)]))
+    done = small("facts", "engine==2.0")
+    assert done.code == ExitCode.NETWORK
+    assert f"{name} cannot be read" in done.err
+    assert path.read_text() == SOURCE
+
+
 @pytest.mark.parametrize(
     ("files", "version"),
     [

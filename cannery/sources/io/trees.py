@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import zlib
 from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
@@ -10,6 +11,9 @@ from cannery.sources.requires import is_requirement_file
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# What tarfile and gzip raise for an archive that is cut off or damaged.
+_UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError)
 
 
 class TreeReader:
@@ -24,7 +28,7 @@ class TreeReader:
             self._archive = tarfile.open(file)  # noqa: SIM115 - close() does
             names = [member.name for member in self._archive if member.isreg()]
             links = [member.name for member in self._archive if member.issym() or member.islnk()]
-        except (OSError, tarfile.TarError) as error:
+        except _UNREADABLE as error:
             raise UnableError(f"{file.name} cannot be read: {error}", where=str(file.parent)) from error
         # As templates/tools/common/hook.py unpacks it: only what is compressed is a source distribution.
         is_sdist = file.suffix != ".tar" and len({name.split("/")[0] for name in names}) == 1
@@ -48,7 +52,7 @@ class TreeReader:
         try:
             stream = self._archive.extractfile(member)
             return stream.read() if stream else None
-        except (OSError, tarfile.TarError) as error:
+        except _UNREADABLE as error:
             raise UnableError(f"{self._file.name} cannot be read: {error}", where=str(self._file.parent)) from error
 
     def is_executable(self, path: str) -> bool:
