@@ -332,6 +332,21 @@ def test_mindspeed_rl_cannot_make_its_data_on_a_standin(tree: Tree) -> None:
     assert found["train.data"].message == "stand-in: it imports acl"
 
 
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("openai_harmony.HarmonyError: failed to download or load vocab file", "TIKTOKEN_ENCODINGS_BASE"),
+        ("ValueError: Total available GPUs 0 is less than total desired GPUs 1", "ray counts no NPU"),
+        ("ValueError: Total available GPUs 1 is less than total desired GPUs 2", ""),
+    ],
+)
+def test_a_known_cause_comes_with_what_to_do(said: str, word: str) -> None:
+    details = judged_step(Step("verl", 1, "ended", said), 1).details
+    assert details[0] == said
+    assert word in details[-1]
+    assert len(details) == (2 if word else 1)
+
+
 def test_metrics_are_read_through_colours_and_prefixes() -> None:
     text = f"step:0 - val/score:1.0\n\x1b[36m{VERL_LINE}\x1b[0m\nbye"
     assert metrics(text)["actor/grad_norm"] == 1.5

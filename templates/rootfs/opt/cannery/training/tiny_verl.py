@@ -156,6 +156,7 @@ def config(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     settings = words(folder, facts)
     composed = tiny_parts.compose(configs(), CONFIG, settings)
     importlib.import_module(MODULE)
+    validated(composed)
     started(composed, facts)
     message = f"{MODULE} takes {len(settings)} settings"
     return {"message": message, "command": ["-m", MODULE, *settings, tiny_parts.run_folder(folder)], "cwd": folder}
@@ -172,3 +173,14 @@ def started(config: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         importlib.import_module(LATE)
     except ImportError as error:
         raise ImportError(f"{LATE}, which the step starts with, cannot be imported: {error}") from error
+
+
+def validated(config: dict[str, Any]) -> None:
+    """Lets verl judge batch sizes and the like, where it has a function for that (0.6 and later)."""
+    from omegaconf import OmegaConf
+
+    try:
+        from verl.utils.config import validate_config
+    except ImportError:
+        return
+    validate_config(config=OmegaConf.create(config), use_reference_policy=True, use_critic=False)

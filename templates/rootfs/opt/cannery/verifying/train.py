@@ -105,6 +105,12 @@ NUMBER = re.compile(r"(?:[\w.]+\()?([-+.\w]+)\)?")  # numpy prints np.float64(0.
 PREFIX = r"(?:\((?:[^()]*pid=[^()]*|autoscaler[^()]*)\) )*(?:ERROR [-\d]+ [:\d]+ \[[^]]*\] )?"
 ERROR = re.compile(rf"^{PREFIX}((?:\w+\.)*\w*(?:Error|Exception|Exit)\b.*)")
 LAST_LINES = 20
+VOCABULARY = """verl asks for gpt-oss's vocabulary with vLLM from 0.12 on, whatever the model: without a network, put
+o200k_base.tiktoken into a folder and name that in TIKTOKEN_ENCODINGS_BASE"""
+HINTS = {
+    "failed to download or load vocab file": " ".join(VOCABULARY.split()),
+    "Total available GPUs 0 is less": "ray counts no NPU: it looks for CANN's acl, then for /dev/davinci*",
+}
 
 
 class Step(NamedTuple):
@@ -123,7 +129,7 @@ def judged_step(step: Step, cards: int) -> Outcome:
     if step.code != 0:
         why = [found[1] for line in text.splitlines() if (found := ERROR.match(line.strip()))]
         answer = f"{step.trainer} {step.ending}{': ' + why[-1][:200] if why else ''}"
-        return failed(answer, last)
+        return failed(answer, [*last, *(hint for sign, hint in HINTS.items() if sign in text)])
     values = metrics(text)
     wanted = {name: value for name, value in values.items() if "loss" in name or "grad_norm" in name}
     if not any("loss" in name for name in wanted):

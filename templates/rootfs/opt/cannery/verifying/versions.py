@@ -8,23 +8,38 @@ def normal_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# The words of PEP 440 for pre-, post- and development releases, with what they mean.
-WORDS = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc", "rev": "post", "r": "post"}
-WORD = re.compile(r"[-_.]?(alpha|beta|preview|pre|post|rev|rc|dev|a|b|c|r)[-_.]?(\d*)")
+VERSION = re.compile(
+    r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)"
+    r"(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d*))?"
+    r"(?:-(\d+)|[-_.]?(post|rev|r)[-_.]?(\d*))?"
+    r"(?:[-_.]?(dev)[-_.]?(\d*))?(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?"
+)
+PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 
 
-def version_key(text: str) -> tuple[str, str]:
-    """(public part, local part) of a PEP 440 version, equal for equal versions."""
-    public, _, local = text.strip().lower().removeprefix("v").partition("+")
-    public = re.sub(r"-(\d+)$", r".post\1", public)
-    public = WORD.sub(lambda found: f".{WORDS.get(found[1], found[1])}{int(found[2] or 0)}", public)
-    return re.sub(r"(?<=\d)(\.0+)+(?=\.[a-z]|$)", "", public), re.sub(r"[-_]", ".", local)
+def version_key(text: str) -> tuple[tuple[object, ...], str]:
+    """(public part, local part) of a PEP 440 version, equal for equal versions. Other text is compared as it is."""
+    match = VERSION.fullmatch(text.strip().lower())
+    if not match:
+        return (text.strip().lower(),), ""
+    epoch, release, pre, pre_no, dash, post, post_no, dev, dev_no, local = match.groups()
+    numbers = [int(part) for part in release.split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    public = (
+        int(epoch or 0),
+        tuple(numbers),
+        (PRE.get(pre, pre), int(pre_no or 0)) if pre else None,
+        int(dash) if dash else (int(post_no or 0) if post else None),
+        int(dev_no or 0) if dev else None,
+    )
+    return public, ".".join(part.lstrip("0") or "0" for part in re.split(r"[-_.]", local)) if local else ""
 
 
 def release(text: str) -> str:
     """The numbers of a version: 2.7.1 of 2.7.1.post2+cpu."""
-    found = re.match(r"(\d+\.)*\d+", version_key(text)[0])
-    return found[0] if found else ""
+    match = VERSION.fullmatch(text.strip().lower())
+    return match[2] if match else ""
 
 
 def same_version(wanted: str, found: str) -> bool:
