@@ -244,7 +244,7 @@ STATIC = (
             'record.write_text("\\n".join(rows) + "\\n")',
         ),
     ),
-    Breakage("static.pip-check", "pip is gone", not_importable("pip")),
+    Breakage("static.pip-check", "pip is gone", not_importable("pip"), arguments=("--only", "static.pip-check")),
     Breakage(
         "static.pip-check",
         "pip aborts",
@@ -260,6 +260,7 @@ STATIC = (
             '        if name == "pip": os.abort()',
             "sys.meta_path.insert(0, Finder)",
         ),
+        arguments=("--only", "static.pip-check"),
     ),
     Breakage("static.readable", "a closed file", f"chmod 600 {SITE}/numpy/version.py"),
     Breakage("static.readable", "a closed folder", f"chmod 750 {SITE}/verl"),
