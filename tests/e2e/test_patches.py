@@ -201,8 +201,12 @@ def test_mounted_tree_without_a_patch_is_told(cannery: Cannery, patched: Patched
     mount = ("run", "--rm", "--volume", f"{mine}:{TREE}:ro", patched.image.reference)
     done = cannery.docker(*mount, PYTHON, "-c", WITH_NPU)
     assert done.stdout.splitlines() == ["Patch Summary of the plugin", "plain"]
-    (line,) = (line for line in done.stderr.splitlines() if line.startswith("cannery:"))
-    assert line.startswith("cannery: core (engine): ")
+    told = [line for line in done.stderr.splitlines() if line.startswith("cannery:")]
+    neither = "has neither the patched nor the original content"
+    assert told == [
+        f"cannery: core (engine): {TREE}/engine/core.py is not patched",
+        f"cannery: import-of-plugin (engine): {TREE}/engine/__init__.py {neither}",
+    ]
     found = verified(cannery, *mount)
     assert found["static.patches"][0] == "failed"
     assert f"{TREE}/engine/core.py" in found["static.patches"][1]
