@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
-from cannery.lint.container import Container, Remark, Setting
-from cannery.lint.shell import Unread, read_shell
+from cannery.lint.container import OPEN, OUTPUT, Container, Remark, Setting
 from cannery.vocab import Severity, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from cannery.lint.shell import ShellCommand
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
 # With what a command may begin that starts docker in the end: another program, a word of the shell or of a list, a
@@ -82,6 +79,147 @@ _WHY = {
 }
 
 
+_SINGLE, _DOUBLE = r"'[^']*'", rf'"(?:\\.|{OUTPUT}|[^"\\])*+"'
+_PART = re.compile(
+    r"(?P<cut>\\(?:[ \t]+(?:\#[^\n]*)?|\n[ \t]*\#[^\n]*)(?:\n|\Z))"
+    r"|(?P<joined>\\(?:\n|\Z))"
+    r"|(?P<option_line>\n\s*+(?=--?[a-zA-Z]))"
+    r"|(?P<blank>[^\S\n]+|(?<![^\s;&|()])\#[^\n]*)"
+    r"|(?P<document><<-?[ \t]*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?:[^\n]*\n){0,400}?[ \t]*(?P=mark)(?=\n|\Z))"
+    r"|(?P<redirect>(?!<\w[\w .:/-]*>)\d*(?:>>?|<{1,3})&?[ \t]*[^\s;&|]+)"
+    rf"|(?P<array>(?P<name>[A-Za-z_]\w*)(?P<adds>\+?)=\((?P<items>(?:{_SINGLE}|{_DOUBLE}|{OPEN}|\#[^\n]*|[^()'\"`])*+)\))"
+    r"|(?P<end>&&|\|\||[;&|()]|\n\s*+)"
+    rf"|(?P<single>{_SINGLE})|(?P<all>\"?\$\{{(?P<of>\w+)\[[@*]\]\}}\"?)|(?P<double>{_DOUBLE})|(?P<escaped>\\.)"
+    r"|(?P<unclosed_array>[A-Za-z_]\w*\+?=\(.*)"
+    r"|(?P<variable>\$(?:\{(?P<braced>\w+)\}|(?P<bare>[A-Za-z_]\w*)))"
+    rf"|(?P<open>{OPEN})|(?P<braces>\{{[^{{}}\s'\"$]*(?:,|\.\.)[^{{}}\s'\"$]*\}})"
+    r"|(?P<plain>[^\s;&|<>()'\"`\\${]+|[{<>]|\$(?![({]))"
+    r"|(?P<unclosed>.[^\n]*)",
+    re.DOTALL,
+)
+_IN_DOUBLE = re.compile(rf"\\(?P<escaped>.)|\$(?:\{{(?P<braced>\w+)\}}|(?P<bare>[A-Za-z_]\w*))|{OPEN}", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+# Words that may come before an assignment.
+_ASSIGNERS = frozenset({"export", "declare", "local", "readonly", "typeset", "do", "then", "else", "{", "}"})
+# Linux takes 2 MiB of words for a command.
+MOST_CHARACTERS = 1 << 21
+
+
+@dataclass(frozen=True)
+class ShellCommand:
+    """The words of one command, the line that it begins in, and the lines in it that their writer did not continue."""
+
+    words: tuple[str, ...]
+    line: int
+    cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A part of a text that is not read: its line, and why."""
+
+    line: int
+    why: str
+
+
+class ShellText:
+    """The commands of a shell text, none of them empty, and what of the text is not read.
+
+    It reads continued lines, comments, quotes, and the variables and literal arrays that the text sets once. What only
+    a shell knows stays as it is written: `$(…)`, any other variable, a guide's `<placeholder>`. Raises `UsageError`
+    where the variables make too many words of the text.
+    """
+
+    def __init__(self, text: str, known: dict[str, tuple[str, ...] | None] | None = None) -> None:
+        """Read `text`; with `known`, the values that are set (None where twice), it holds the items of an array."""
+        self.commands: list[ShellCommand] = []
+        self.unread: list[Unread] = []
+        self.words: list[str] = []
+        self._known = {} if known is None else known
+        self._goes_on = False  # whether the next part belongs to the last word
+        self._cuts: list[int] = []
+        self._begin = 1
+        self._room = MOST_CHARACTERS
+        line = 1
+        for match in _PART.finditer(text.replace("\r\n", "\n")):
+            self._take(match, line)
+            line += match[0].count("\n")
+        if known is None:
+            self._end()
+
+    def _take(self, match: re.Match[str], line: int) -> None:
+        kind, text = match.lastgroup, match[0]
+        if kind in {"blank", "cut", "option_line", "end", "array"}:
+            self._goes_on = False
+        if kind == "end" or (kind == "option_line" and not self.words):
+            self._end()
+        elif kind in {"cut", "option_line"} and self.words:
+            self._cuts.append(line + text.startswith("\\\n"))
+        elif kind == "array":
+            items = ShellText(match["items"].replace("\n", " \\\n"), self._known)
+            self._set(match["name"], None if match["adds"] else tuple(items.words))
+        elif kind in {"unclosed", "unclosed_array"}:
+            self.unread.append(Unread(line, "a quote, a bracket or a $( in it is not closed"))
+            self.words, self._cuts, self._goes_on = [], [], False
+        elif kind not in {"blank", "cut", "joined", "document", "redirect"}:
+            self._take_text(match, line)
+
+    def _take_text(self, match: re.Match[str], line: int) -> None:
+        kind, text = match.lastgroup, match[0]
+        self._begin = self._begin if self.words else line
+        if kind == "all":
+            items = self._known.get(match["of"])
+            self._add(*((text.strip('"'),) if items is None else items))
+        elif kind == "variable":
+            value = self._value(match, text)
+            # Outside quotes, a shell makes several words of a value with blanks, and none of an empty one.
+            self._add(*(value.split() if value != text else (text,)))
+        elif kind == "double":
+            self._add(_IN_DOUBLE.sub(self._in_double, text[1:-1]))
+        else:
+            if kind == "braces":
+                self.unread.append(Unread(line, f"{text} is several words to a shell: write them out"))
+            self._add(text[1:-1] if kind == "single" else text[1:] if kind == "escaped" else text)
+
+    def _add(self, *texts: str) -> None:
+        """Add text to the last word, or words after it."""
+        self._room -= sum(map(len, texts))
+        if self._room < 0:
+            raise UsageError(
+                "it makes too many words for any shell", where="the command", hint="give the command alone"
+            )
+        if self._goes_on and texts:
+            self.words[-1] += texts[0]
+            texts = texts[1:]
+        self.words += texts
+        self._goes_on = self._goes_on or bool(texts)
+
+    def _value(self, match: re.Match[str], text: str) -> str:
+        value = self._known.get(match["braced"] or match["bare"] or "")
+        return text if value is None else " ".join(value)
+
+    def _in_double(self, match: re.Match[str]) -> str:
+        if match["escaped"] is None:
+            return self._value(match, match[0])
+        return {"\n": "", "$": "$", "`": "`", '"': '"', "\\": "\\"}.get(match["escaped"], match[0])
+
+    def _set(self, name: str, value: tuple[str, ...] | None) -> None:
+        """Keep what a name is set to; what it holds is not known where it is set again."""
+        self._known[name] = None if name in self._known else value
+
+    def _end(self) -> None:
+        """Keep the command that ends here, and what it sets where it has assignments alone."""
+        if self.words:
+            self.commands.append(ShellCommand(tuple(self.words), self._begin, tuple(self._cuts)))
+            rest = [word for word in self.words if word not in _ASSIGNERS and not word.startswith("-")]
+            matches = [match for word in rest if (match := _ASSIGNED.fullmatch(word))]
+            for match in matches if len(matches) == len(rest) else ():
+                # A text is added to, or is the output of a command.
+                is_unsure = match[2] or re.search(r"\$\(|`", match[3])
+                self._set(match[1], None if is_unsure else (match[3],))
+        self.words, self._cuts, self._goes_on = [], [], False
+
+
 @dataclass(frozen=True)
 class RunText:
     """The containers of a text, in order, with a remark for a line without an image; and what of it is not read."""
@@ -95,12 +233,12 @@ def run_lines(text: str) -> RunText:
 
     Raises `UsageError` where there is none that names an image.
     """
-    shell = read_shell(_PROMPT.sub("", text))
+    shell = ShellText(_PROMPT.sub("", text))
     found: list[Container | Remark] = []
     unread = list(shell.unread)
     for command in shell.commands:
         start = _options_at(command.words)
-        if start and not _is_started(command.words):
+        if start and not (_BEFORE.fullmatch(command.words[0]) or _PROGRAM.fullmatch(command.words[0])):
             why = f"`{command.words[0]}` starts no docker: the docker run among its words is not read"
             unread.append(Unread(command.line, why))
         elif start:
@@ -124,12 +262,6 @@ def _options_at(words: Sequence[str]) -> int:
     return number + 1 if words[number : number + 1] in (("run",), ("create",)) else 0
 
 
-def _is_started(words: Sequence[str]) -> bool:
-    """Whether a command that has docker among its words starts it, as far as its first word shows."""
-    first = words[0]
-    return bool(_BEFORE.fullmatch(first) or _PROGRAM.fullmatch(first))
-
-
 def _run_line(command: ShellCommand, start: int) -> Container | Remark:
     options = read_options(command.words[start:])
     cuts = [
@@ -145,7 +277,7 @@ def _run_line(command: ShellCommand, start: int) -> Container | Remark:
         fix = f"{cuts[-1].what}: {cuts[-1].fix}" if cuts else hint
         return Remark(Severity.ERROR, "image.none", word, f"{word}: {NO_IMAGE}", "docker refuses the line", fix)
     remarks = (*cuts, *pasted, *options.misread)
-    return Container(rest[0], options.settings, tuple(rest[1:]), line=command.line, misread=remarks)
+    return Container(rest[0], tuple(options.settings), tuple(rest[1:]), line=command.line, misread=remarks)
 
 
 def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
@@ -153,7 +285,7 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
 
     An image called docker is right where the container gets the engine's socket.
     """
-    rest = options.rest
+    rest = tuple(options.rest)
     has_socket = any("docker.sock" in (setting.value or "") for setting in options.settings)
     count = 3 if rest and rest[0] == "sudo" else 2
     command = rest[count - 2 : count]
@@ -164,28 +296,12 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
     return rest[count:], [misread("image.pasted", word, what, f"leave {word} out: {rest[count]} is the image")]
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the words after `run` ask for: settings, in order, and the words from the image on.
-
-    A setting without a key is a word that only a shell can read: it may hold any option. `misread` are remarks on words
-    that docker does not take as their writer means them.
-    """
-
-    settings: tuple[Setting, ...]
-    rest: tuple[str, ...]
-    misread: tuple[Remark, ...]
-
-
 def read_options(words: Sequence[str]) -> Options:
     """Return what the words after `run` ask for, as docker reads them; a misspelt option counts as the one meant."""
-    found = _Reader(words)
-    found.read()
+    found = Options(words)
     unclear = [setting.word for setting in found.settings if not setting.key]
-    if not found.left and unclear:  # `$X --model x`: the last of them is the image
-        found = _Reader(words, unclear[-1])
-        found.read()
-    return Options(tuple(found.settings), tuple(found.left), tuple(found.misread))
+    # `$X --model x`: the last word that only a shell can read is the image
+    return Options(words, unclear[-1]) if not found.rest and unclear else found
 
 
 def misread(code: str, word: str, what: str, fix: str) -> Remark:
@@ -193,36 +309,39 @@ def misread(code: str, word: str, what: str, fix: str) -> Remark:
     return Remark(Severity.ERROR, code, word, what, _WHY.get(code, "the command does not do what it looks like"), fix)
 
 
-class _Reader:
+class Options:
+    """What the words after `run` ask for: settings, in order, and the rest, the words from the image on.
+
+    A setting without a key is a word that only a shell can read: it may hold any option. `misread` are remarks on words
+    that docker does not take as their writer means them. `image` is such a word that is the image.
+    """
+
     def __init__(self, words: Sequence[str], image: str = "") -> None:
-        """Take the words after `run`; `image` is an open word that is the image."""
-        self.left = deque(words)
+        self.rest = deque(words)
         self._image = image
         self.settings: list[Setting] = []
         self.misread: list[Remark] = []
-
-    def read(self) -> None:
-        while self.left:
-            value = self.left[0]
+        while self.rest:
+            value = self.rest[0]
             if value == "--":
-                self.left.popleft()
+                self.rest.popleft()
                 return
             if value.startswith("--"):
-                self.left.popleft()
+                self.rest.popleft()
                 self._long(value)
             elif value.startswith("-") and value != "-":
-                self.left.popleft()
+                self.rest.popleft()
                 self._short(value)
             elif self._holds_options(value):
-                self.settings.append(Setting("", None, self.left.popleft()))
+                self.settings.append(Setting("", None, self.rest.popleft()))
             else:
                 return
 
     def _holds_options(self, value: str) -> bool:
         """Whether an open word holds options, and is not the image."""
-        if not value.startswith(("$", "`")) or len(self.left) == 1 or value == self._image:
+        if not value.startswith(("$", "`")) or len(self.rest) == 1 or value == self._image:
             return False
-        after = self.left[1]
+        after = self.rest[1]
         goes_on = after.startswith(("-", "$", "`", "<")) or _IMAGE.fullmatch(after)
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
 
@@ -245,8 +364,8 @@ class _Reader:
 
     def _with_next(self, key: str, word: str) -> None:
         """Add an option whose value is the next word; an unknown option has none where an option follows."""
-        has_value = bool(self.left) and (key in VALUES or not self.left[0].startswith("-"))
-        value = self.left.popleft() if has_value else None
+        has_value = bool(self.rest) and (key in VALUES or not self.rest[0].startswith("-"))
+        value = self.rest.popleft() if has_value else None
         self.settings.append(Setting(key, value, word if value is None else f"{word} {value}"))
 
     def _short(self, word: str) -> None:

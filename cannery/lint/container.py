@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from cannery.compat.subject import Finding
 from cannery.errors import UsageError
 from cannery.host.facts import CARD
-from cannery.lint.shell import OPEN, is_open
 from cannery.plan import parse_tag
 from cannery.util.addresses import parse_reference
 from cannery.vocab import CHIP_ALIASES, Chip
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess
     from cannery.vocab import Arch, Severity
 
+OUTPUT = r"\$\((?:[^()]|\([^()]*\))*+\)"
+# What only a shell can fill in, or the reader of a guide.
+OPEN = rf"{OUTPUT}|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
 # How guides write a number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 # A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
@@ -38,6 +40,11 @@ _CANN = re.compile(r"(?:^|[-_])(?:cann)?(\d+\.\d+\.(?:rc\d+|\d+))(?=[-_])")
 _FILLED_IN = re.compile(r"(?<=[\w:/.-])(?:\{\{?[^{}]*\}?\}|<[^<>]*>|\$\{\w+\}|\$\w+)")
 # Their tags name a chip only where it is another one (vllm-ascend: v0.11.0rc1, v0.11.0rc1-a3, …-310p).
 _DEFAULT_CHIPS = {"vllm-ascend": Chip.A2}
+
+
+def is_open(text: str) -> bool:
+    """Whether only a shell, or the reader of a guide, knows a part of `text`."""
+    return re.search(rf"\$[\w@*]|{OPEN}", text, re.DOTALL) is not None
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,12 @@ class Container:
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
         """What is mounted, of every spelling."""
-        volumes = [_volume(s.value, s.word) for s in self.all("volume") if s.value]
+        volumes = [
+            Mount(source, rest[0], s.word) if rest else Mount("", source, s.word)
+            for s in self.all("volume")
+            if s.value
+            for source, *rest in [colon_parts(s.value)]
+        ]
         mounts = [_mount(s.value, s.word) for s in self.all("mount") if s.value]
         tmpfs = [Mount("", (s.value or "").partition(":")[0], s.word) for s in self.all("tmpfs")]
         return (*volumes, *mounts, *tmpfs)
@@ -180,11 +192,6 @@ class Container:
 def colon_parts(text: str) -> list[str]:
     """Return the parts of `SOURCE:TARGET:MODE`; one may hold what only a shell can fill in."""
     return [match[0] for match in _PART.finditer(text) if match.start() == 0 or text[match.start() - 1] == ":"]
-
-
-def _volume(text: str, word: str) -> Mount:
-    source, *rest = colon_parts(text)
-    return Mount(source, rest[0], word) if rest else Mount("", source, word)
 
 
 def _mount(text: str, word: str) -> Mount:

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.errors import UsageError
-from cannery.lint import shell
-from cannery.lint.shell import read_shell
+from cannery.lint import command as shell
+from cannery.lint.command import ShellText
 
 OUTPUTS = ['$(cd $(dirname "$0") && pwd):/w', '$(cd "$(dirname x)"; pwd)/a b']
 LOOP = "$(for i in {0..3}; do echo -d$i; done)"
 
 
 def values(text: str) -> list[list[str]]:
-    return [list(command.words) for command in read_shell(text).commands]
+    return [list(command.words) for command in ShellText(text).commands]
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\0\r"), max_size=8), min_size=1, max_size=5))
@@ -92,13 +92,13 @@ def test_what_is_set_twice_is_not_known_after_it(block: str) -> None:
 
 
 def test_a_range_in_braces_is_a_note() -> None:
-    found = read_shell("x\nc --d=/dev/n{0..2} '{a,b}' ${A} {}")
+    found = ShellText("x\nc --d=/dev/n{0..2} '{a,b}' ${A} {}")
     assert found.commands[1].words == ("c", "--d=/dev/n{0..2}", "{a,b}", "${A}", "{}")
     assert [(one.line, "{0..2}" in one.why) for one in found.unread] == [(2, True)]
 
 
 def test_commands_keep_where_they_are_written() -> None:
-    first, second = read_shell("a \\\n  \"$B\" 'c d'\n\n\ne 'f\ng'").commands
+    first, second = ShellText("a \\\n  \"$B\" 'c d'\n\n\ne 'f\ng'").commands
     assert (first.line, second.line) == (1, 5)
 
 
@@ -113,7 +113,7 @@ def test_commands_keep_where_they_are_written() -> None:
     ],
 )
 def test_a_line_that_is_not_continued_is_named_and_read_as_continued(text: str, line: int) -> None:
-    command = read_shell(text).commands[-1]
+    command = ShellText(text).commands[-1]
     assert len(command.words) == 2
     assert command.cuts == (line,)
 
@@ -128,7 +128,7 @@ def test_a_line_that_is_not_continued_is_named_and_read_as_continued(text: str, 
     ],
 )
 def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, expected: list[list[str]]) -> None:
-    assert [one.line for one in read_shell(text).unread] == [line]
+    assert [one.line for one in ShellText(text).unread] == [line]
     assert values(text) == expected
 
 
@@ -144,7 +144,7 @@ def test_what_is_not_closed_is_not_read_and_the_rest_is(text: str, line: int, ex
 def test_what_becomes_too_many_words_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "MOST_CHARACTERS", 1 << 17)  # what is below it is read word by word first
     with pytest.raises(UsageError, match="makes too many words for any shell"):
-        read_shell(text)
+        ShellText(text)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_becomes_too_many_words_is_refused(text: str, monkeypatch: pytest.M
 def test_the_time_that_a_text_takes_grows_as_its_length_does(piece: str) -> None:
     def seconds(count: int) -> float:
         begin = time.process_time()
-        read_shell(piece * count)
+        ShellText(piece * count)
         return time.process_time() - begin
 
     # 8 times the text takes 8 times as long; 64 times, where each word took as long as all before it. A busy machine

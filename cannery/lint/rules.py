@@ -1,0 +1,303 @@
+"""What is wrong with a container that somebody asks for: small pure functions, each of which yields remarks.
+
+They know no host: what only a host shows is `doctor`'s. `npus` has the rules of nodes and mounts, this module those of
+the image, of variables and of the engine; `RULES` lists all.
+
+ASCEND_VISIBLE_DEVICES counts the host's cards and is read by the ascend runtime alone, before the container starts.
+ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read by CANN in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cannery.compat.subject import RANK
+from cannery.errors import UsageError
+from cannery.host.facts import card_text, parse_cards
+from cannery.lint import npus
+from cannery.lint.container import RUNTIME_DEVICES, VISIBLE, Case, Remark, is_open
+from cannery.lint.files import WHOLE
+from cannery.run.container import REPORT
+from cannery.vocab import Arch, Severity, size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from cannery.lint.container import Container, Ground
+
+# Options of docker's that people write after the image.
+BEHIND = frozenset({"--device", "-v", "--volume", "--privileged", "--shm-size", "--rm", "--name", "-it", "-itd", "-d"})
+# What profiles of this kind of work ask for, where none is known.
+USUAL_SHM = "16g"
+SHM_WHY = "Ray and data loaders stop when it is full (gpustack/gpustack issue 5014)"
+# Who owns the nodes: HwHiAiUser, uid and gid 1000 on a host as the driver sets it up, mode 0660.
+OWNER = "1000"
+# Every distribution has this user in /etc/passwd.
+NOBODY = "65534"
+
+
+def platform(case: Case) -> Iterator[Remark]:
+    """Compare --platform with the CPU of the host, where the user names that."""
+    setting = case.container.last("platform")
+    arch = case.ground.arch
+    named = setting.value.split("/")[1:2] if setting and setting.value else []
+    if setting is None or arch is None or named not in [[other] for other in Arch if other is not arch]:
+        return
+    what = f"{setting.word}: the host is {arch}"
+    why = "the driver's libraries are the host's, and no process of another architecture can load them"
+    fix = f"an image for {arch} (vllm-project/vllm-ascend issue 2521)"
+    yield Remark(Severity.ERROR, "arch", setting.word, what, why, fix)
+
+
+def shared_memory(case: Case) -> Iterator[Remark]:
+    """Warn where /dev/shm is smaller than the stack asks for, or is left at docker's own size."""
+    container, setting = case.container, case.container.last("shm-size")
+    ipc = container.value("ipc")
+    is_mounted = any(mount.target.rstrip("/") == "/dev/shm" for mount in container.mounts)  # noqa: S108 - not ours
+    if is_mounted or ipc == "host" or ipc.startswith("container:") or is_open(container.value("shm-size")):
+        return
+    wanted = case.ground.shm.get(case.image.profile, USUAL_SHM)
+    fix = f"--shm-size {wanted}"
+    if setting is None:
+        if case.uses_npu or case.image.ascend:
+            what = f"{container.image} gets the default /dev/shm of 64 MB"
+            yield Remark(Severity.WARNING, "shm", container.image, what, SHM_WHY, fix)
+        return
+    given, least = size_bytes(setting.value or ""), size_bytes(wanted) or 0
+    # One card, and no profile: nothing there shares much.
+    is_for_one = len(container.cards) == 1 and not case.image.profile and not container.opaque
+    if given is None:
+        what = f"{setting.word} is not a size"
+        yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix)
+    elif given < least and not (is_for_one and given >= 1 << 30):
+        whose = f"profile {case.image.profile}" if case.image.profile else "training and serving on several cards"
+        what = f"{setting.word} is small: {whose} takes {wanted}"
+        yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix)
+
+
+def group(case: Case) -> Iterator[Remark]:
+    """Warn of a user without the group of the device nodes, and of one without a name."""
+    setting = case.container.last("user")
+    if setting is None or not setting.value or not case.uses_npu or is_open(setting.value):
+        return
+    user, _, main = setting.value.partition(":")
+    if user in {"0", "root"}:
+        return
+    is_owner = user in {OWNER, "HwHiAiUser"}
+    if is_owner or (user.isdecimal() and user != NOBODY):
+        what = f"{setting.word}: needs a line in the image's /etc/passwd"
+        why = f"HCCL between several cards fails for a user without a name ({REPORT})"
+        fix = "an image that has the user (`user` in its profile), or -v /etc/passwd:/etc/passwd:ro"
+        yield Remark(Severity.NOTE, "user.name", setting.word, what, why, fix)
+    if not is_owner and not case.container.all("group-add") and main in {"", "0"}:
+        what = f"{setting.word} without --group-add: the device nodes are closed to that user"
+        why = f"they belong to HwHiAiUser, mode 0660; no NPU is seen then ({REPORT})"
+        fix = '--group-add "$(stat -c %g /dev/davinci_manager)"'
+        yield Remark(Severity.WARNING, "user.group", setting.word, what, why, fix)
+
+
+def chip(case: Case) -> Iterator[Remark]:
+    """Refuse an image of another chip than the host's, where the user names that."""
+    image, host = case.container.image, case.ground.chip
+    if case.image.chip and host and case.image.chip is not host:
+        what = f"{image} is for chip {case.image.chip}, and the host has {host}"
+        why = "kernels of one chip do not run on another; at times only a log line shows it (vllm-ascend issue 2725)"
+        yield Remark(Severity.ERROR, "chip", image, what, why, f"the image for {host}")
+
+
+def standin(case: Case) -> Iterator[Remark]:
+    """Refuse NPUs to an image on the stand-in base, which has no CANN."""
+    if case.image.standin and case.uses_npu:
+        image = case.container.image
+        what = f"{image} is built on the stand-in base, and NPUs are given to it"
+        fix = "an image on a real base: its tag has no -standin"
+        yield Remark(Severity.ERROR, "standin", image, what, "it has no CANN: nothing runs there", fix)
+
+
+def strange_image(case: Case) -> Iterator[Remark]:
+    """Name a word in the image's place that is none: an option's value, or an option behind a dash of an editor."""
+    image = case.container.image
+    if not re.match(r"[\w$`<{(]", image):
+        what = f"{image or 'an empty word'} is where the image goes"
+        why = "docker takes the first word that is no option, and no option's value, for the image"
+        fix = "write the option before it, with two hyphens, such as --device; it takes one value each time"
+        yield Remark(Severity.ERROR, "image.path", image, what, why, fix)
+
+
+def behind(case: Case) -> Iterator[Remark]:
+    """Name an option that comes directly after the image: docker reads its own options before it alone."""
+    words, image = case.container.command, case.container.image
+    is_dockers = words and words[0].partition("=")[0] in BEHIND
+    if is_dockers and not case.container.value("entrypoint"):
+        what = f"{words[0]} is after {image}: it is the container's command, not an option"
+        why = "docker reads its own options before the image alone"
+        yield Remark(Severity.ERROR, "image.behind", words[0], what, why, "put it before the image")
+
+
+# "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
+NO_CARD = frozenset({"", "void"})
+CARD_NUMBER = re.compile(r"[0-9]{1,4}")
+OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
+# Lists of paths that CANN's images and Cannery's set in their ENV, and what is lost with them.
+LISTS = {
+    "LD_LIBRARY_PATH": "the folders of CANN's and the driver's libraries",
+    "PATH": "the folders of the image's Python and of CANN's tools",
+    "PYTHONPATH": "CANN's own Python packages and the trees of the image",
+}
+# A value with one of these was written with the image's own in mind.
+KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
+
+
+def runtime_cards(case: Case) -> tuple[int, ...] | None:
+    """Return the host's cards that ASCEND_VISIBLE_DEVICES names; None where it names none that can be read."""
+    text = case.env(RUNTIME_DEVICES)
+    if text in NO_CARD or is_open(text):
+        return None
+    try:
+        return parse_cards(text)
+    except UsageError:
+        return None
+
+
+def runtime_variable(case: Case) -> Iterator[Remark]:
+    """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
+    variable, runtime = case.container.env.get(RUNTIME_DEVICES), case.container.last("runtime")
+    if variable is None and runtime and case.names_runtime:
+        what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
+        why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
+        yield Remark(Severity.WARNING, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+    if variable is None or variable.value in {None, *NO_CARD} or is_open(variable.value or ""):
+        return
+    named, cards, word = runtime_cards(case), case.container.cards, variable.word
+    if named is None and not OTHER_FORMS.match(variable.value or ""):
+        what, fix = f"{word}: {variable.value!r} names no cards", "written like 0,1,4-7"
+        yield Remark(Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", fix)
+    elif named is None or case.names_runtime:
+        return  # which gives its cards on top of the nodes: `mixed` reports it
+    elif cards and not case.has_open_card and set(named) != set(cards):
+        what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
+        why = "the ascend runtime alone reads the variable; without it the nodes decide"
+        fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
+        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix)
+    elif runtime is None:
+        what = f"{word} is read by the ascend runtime alone, and the command does not name it"
+        fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
+        yield Remark(Severity.NOTE, "visible.unread", word, what, "the nodes that are mapped are what counts", fix)
+
+
+def own_variable(case: Case) -> Iterator[Remark]:
+    """Judge ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the count of the container's cards."""
+    variable = case.container.env.get(VISIBLE)
+    if variable is None or not variable.value or is_open(variable.value):
+        return
+    word, parts = variable.word, [part.strip() for part in variable.value.split(",")]
+    if not all(CARD_NUMBER.fullmatch(part) for part in parts):
+        what = f"{word}: not a list of cards' numbers"
+        why = "CANN reads numbers with commas between them, and no ranges"
+        yield Remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
+        return
+    yield from _index(case, word, [int(part) for part in parts])
+
+
+def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
+    """Report a number that the container has no card for."""
+    nodes, named = case.container.cards, runtime_cards(case)
+    cards = sorted({*nodes, *(named or ())}) if case.names_runtime else list(nodes or named or ())
+    # What the image's ENV, a file or a shell may name.
+    is_unknown = (case.names_runtime and named is None) or case.has_open_card
+    beyond = [number for number in numbers if number >= len(cards)]
+    if not cards or is_unknown or case.container.opaque or not beyond:
+        return
+    what = f"{word}: index {beyond[0]} is outside 0..{len(cards) - 1}"
+    why = "it counts the container's cards, from 0, not the host's (Project-HAMi/HAMi issue 1894)"
+    meant = [cards.index(number) for number in numbers] if set(numbers) <= set(cards) else []
+    fix = f"-e {VISIBLE}={','.join(map(str, meant))}" if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
+    # A privileged container sees the host's cards.
+    severity = Severity.WARNING if case.container.switch("privileged") else Severity.ERROR
+    yield Remark(severity, "visible.index", word, what, why, fix)
+
+
+def lists(case: Case) -> Iterator[Remark]:
+    """Warn where a list of paths loses what the image has in it."""
+    for name, lost in LISTS.items():
+        variable = case.container.env.get(name)
+        if variable is None or not (case.image.ascend or case.uses_npu):
+            continue
+        word = variable.word
+        if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
+            what = f"{word}: devlib has a stub of the driver's library"
+            why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
+            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out")
+        elif not KEPT.search(variable.value or ""):
+            what = f"{word} replaces the image's {name}: {lost} are gone"
+            why = "docker does not join it with the ENV of the image"
+            fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
+            # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
+            is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
+            yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "env.lost", word, what, why, fix)
+
+
+def not_read(case: Case) -> Iterator[Remark]:
+    """Note each word that only a shell can read, or another file."""
+    at = f" in the command of line {case.container.line}" if case.container.line else ""
+    for word in case.container.opaque:
+        what = f"{word}{at} is not read: only a shell, or the file that is named, shows what it brings"
+        fix = WHOLE if case.container.where else "write its options out to have them judged"
+        yield Remark(Severity.NOTE, "text.unread", word, what, "it may bring any option", fix)
+
+
+RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
+    not_read,
+    strange_image,
+    behind,
+    npus.unknown_nodes,
+    npus.missing_managers,
+    npus.missing_cards,
+    npus.foreign_nodes,
+    npus.mounted_nodes,
+    npus.driver_mounts,
+    npus.smi_mount,
+    runtime_variable,
+    own_variable,
+    npus.privileged,
+    npus.mixed,
+    npus.gpus,
+    platform,
+    shared_memory,
+    npus.hidden,
+    lists,
+    chip,
+    standin,
+    group,
+)
+
+
+def lint_container(container: Container, ground: Ground) -> tuple[Remark, ...]:
+    """Return every remark about one container, each once, errors first, then in the order of the rules."""
+    case = Case(container, ground)
+    found = (*container.misread, *(one for rule in RULES for one in rule(case)))
+    found = tuple(replace(one, fix=_for_a_pod(one.fix, case)) for one in found) if container.is_pod else found
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: RANK[one.severity]))
+
+
+# Options of docker in a fix, and what a Pod has in their place.
+_OF_A_POD = (
+    (re.compile(r"-v \$\(command -v npu-smi\):(\S+?)(:ro)?(?=\s|$)"), r"a hostPath volume of npu-smi at \1"),
+    (re.compile(r"-v (\S+?):(\S+?)(:ro)?(?=\s|$)"), r"a hostPath volume of \1 at \2"),
+    (re.compile(r"--shm-size (\S+)"), r"an emptyDir of medium Memory and sizeLimit \1 at /dev/shm"),
+    (re.compile(r"--group-add \S+(?: [^\s-]\S*)*"), "supplementalGroups with the group of the nodes"),
+    (re.compile(r"-e (\S+?)=(\S+)"), r"env \1=\2"),
+    (re.compile(r"--runtime (\S+)"), r"runtimeClassName \1"),
+)
+_NODES = re.compile(r"--device (?!for)\S+.*|--device for each.*")
+
+
+def _for_a_pod(fix: str, case: Case) -> str:
+    """Return a fix without docker's options, which no manifest takes."""
+    resource = case.access.resource or "huawei.com/Ascend910"
+    fix = _NODES.sub(f"ask for {resource} in resources.limits: the device plugin brings the nodes", fix)
+    for option, words in _OF_A_POD:
+        fix = option.sub(words, fix)
+    return fix
