@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cannery.doctor import machine, npus
 from cannery.doctor.check import State
-from cannery.doctor.devices import access, cards, chip, image_user, managers, smi
-from cannery.doctor.driver import files, firmware, folders, version
-from cannery.doctor.machine import (
-    disk,
-    docker,
-    emulation,
-    hccn,
-    inside,
-    kernel,
-    memory,
-    overlay,
-    page_size,
-    ranktable,
-    runtime,
-    shared_memory,
-    users,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,29 +14,29 @@ if TYPE_CHECKING:
     from cannery.host.facts import HostFacts
 
 CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
-    inside,
-    cards,
-    managers,
-    access,
-    image_user,
-    chip,
-    files,
-    folders,
-    version,
-    firmware,
-    smi,
-    docker,
-    users,
-    runtime,
-    overlay,
-    disk,
-    emulation,
-    kernel,
-    page_size,
-    memory,
-    shared_memory,
-    hccn,
-    ranktable,
+    machine.inside,
+    npus.cards,
+    npus.managers,
+    npus.access,
+    npus.image_user,
+    npus.chip,
+    npus.files,
+    npus.folders,
+    npus.version,
+    npus.firmware,
+    npus.smi,
+    machine.docker,
+    machine.users,
+    machine.runtime,
+    machine.overlay,
+    machine.disk,
+    machine.emulation,
+    machine.kernel,
+    machine.page_size,
+    machine.memory,
+    machine.shared_memory,
+    machine.hccn,
+    machine.ranktable,
 )
 
 

@@ -108,7 +108,11 @@ def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
 
 def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the room where images are kept with what the image takes."""
-    needed, takes = _room(wanted)
+    needed, takes = USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)} with its CANN base"
+    size = wanted.image_bytes
+    if size is not None and not (wanted.layers_only and size <= USUAL_IMAGE):
+        base = ", and its CANN base comes on top" if wanted.layers_only else " with its base"
+        needed, takes = size, f"the image of {wanted.profile} takes about {gigabytes(size)}{base}"
     if facts.disk_free is None:
         message = f"a tree does not show how much is free; {takes}"
         yield Check("disk", State.UNKNOWN, message, "df -h /var/lib/docker")
@@ -121,15 +125,6 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("disk", State.WARNING, message, step)
     else:
         yield ok("disk", message)
-
-
-def _room(wanted: Wanted) -> tuple[int, str]:
-    """Return the bytes that an image takes on the engine's disk, and what is counted in them, in words."""
-    size = wanted.image_bytes
-    if size is None or (wanted.layers_only and size <= USUAL_IMAGE):
-        return USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)} with its CANN base"
-    base = ", and its CANN base comes on top" if wanted.layers_only else " with its base"
-    return size, f"the image of {wanted.profile} takes about {gigabytes(size)}{base}"
 
 
 def overlay(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
@@ -154,7 +149,7 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     if needs and facts.cards:
         message = f"the target is {other}, and the NPUs' host {facts.arch}: its driver's libraries are of {facts.arch}"
         yield Check("arch", State.ERROR, message, f"ARCH={facts.arch} (vllm-project/vllm-ascend issue 2521)")
-    if text.startswith("enabled") and "F" in _flags(text):
+    if text.startswith("enabled") and re.search(r"^flags:.*F", text, re.MULTILINE):
         yield ok("emulation", f"QEMU runs {other} here")
     elif text.startswith("enabled"):
         message = f"QEMU for {other} is registered without the flag F: containers do not find it"
@@ -165,10 +160,6 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("emulation", State.ERROR, message, other.emulation)
     else:
         yield ok("emulation", f"no QEMU for {other}: images of {facts.arch} need none")
-
-
-def _flags(text: str) -> str:
-    return next((line.removeprefix("flags:").strip() for line in text.splitlines() if line.startswith("flags:")), "")
 
 
 def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
