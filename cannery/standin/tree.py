@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.recipe.environment import expand_env, python_home, shell_quote
-from cannery.standin.elf import shared_library
+from cannery.standin.stubs import shared_library
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ def _set_env(path: str, spec: StandInSpec) -> str:
     home = env.get("ATB_HOME_PATH", "")
     lists = []
     for name in LISTS:
-        folders = [part for part in env.get(name, "").split(":") if _belongs(part, atb=atb)]
+        parts = (part for part in env.get(name, "").split(":") if part.startswith(f"{ASCEND}/"))
+        folders = [part for part in parts if part.startswith(f"{ATB}/") is atb]
         words = [
             f'"$ATB_HOME_PATH"{shell_quote(part.removeprefix(home))}' if atb and home else shell_quote(part)
             for part in folders
@@ -189,10 +190,6 @@ def _set_env(path: str, spec: StandInSpec) -> str:
         lists += _prepend(name, words)
     chosen = CHOSEN_ABI if atb and home else ""
     return "".join([HEAD, *singles, chosen, *lists])
-
-
-def _belongs(folder: str, *, atb: bool) -> bool:
-    return folder.startswith(f"{ASCEND}/") and folder.startswith(f"{ATB}/") is atb
 
 
 def _prepend(name: str, words: list[str]) -> list[str]:

@@ -11,8 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.apt_sources import host_release
+from cannery.standin.io.apt import fetch_debs, host_release, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

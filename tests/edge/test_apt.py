@@ -13,14 +13,15 @@ import pytest
 
 from cannery.errors import NetworkError, UnableError
 from cannery.standin.io import apt
-from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.apt_sources import (
+from cannery.standin.io.apt import (
     HostRelease,
     Source,
     distribution_sources,
+    fetch_debs,
     for_suite,
     host_release,
     source_lines,
+    unpack,
 )
 
 BOOKWORM = HostRelease("debian", "bookworm", "12")

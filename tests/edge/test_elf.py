@@ -11,8 +11,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cannery.errors import UnableError
-from cannery.standin.elf import SYM_SIZE, shared_library
 from cannery.standin.io.wheel_symbols import read_library, wheel_libraries
+from cannery.standin.stubs import SYM_SIZE, shared_library
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ import pytest
 from docker_engine import engine, network
 from docker_engine.daemon import CGROUPS, Layout, daemons
 
-from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.apt_sources import distribution_sources, host_release
+from cannery.standin.io.apt import distribution_sources, fetch_debs, host_release, unpack
 from cannery.util.io.process import run
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from docker_engine.network import CANDIDATES, choose_subnet, network_down, netwo
 from docker_engine.packages import install, installed, package_sets, write_wrapper
 
 from cannery.errors import UnableError
-from cannery.standin.io.apt_sources import HostRelease
+from cannery.standin.io.apt import HostRelease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,7 @@ import pytest
 
 from cannery.errors import UnableError
 from cannery.standin.io import rootfs
-from cannery.standin.io.rootfs import check_space, ensure_rootfs, is_registered, rootfs_key
-from cannery.standin.io.rootfs_tar import write_tar
+from cannery.standin.io.rootfs import check_space, ensure_rootfs, is_registered, rootfs_key, write_tar
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

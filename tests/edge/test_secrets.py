@@ -11,7 +11,7 @@ from cannery.build.io.secrets import MAX_SECRET, Secrets, host_secrets
 from cannery.context import Context
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
-from cannery.standin.io.apt_sources import HostRelease, Source
+from cannery.standin.io.apt import HostRelease, Source
 from cannery.util.io.pip_settings import PipSettings
 from cannery.vocab import Arch
 

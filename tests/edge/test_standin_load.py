@@ -20,9 +20,9 @@ from cannery.host.io.place import StorePlace
 from cannery.lock.io import wheels
 from cannery.making.base import make_standins
 from cannery.recipe.recipe import Options
-from cannery.standin.elf import shared_library
 from cannery.standin.io import rootfs as system
 from cannery.standin.io.wheel_symbols import cann_layer
+from cannery.standin.stubs import shared_library
 from cannery.standin.tree import StandInSpec, standin_spec
 from cannery.store.io.store import Store
 from cannery.util.io.files import sha256_file

@@ -12,8 +12,17 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cannery.catalog.catalog import StubLibrary
-from cannery.standin.elf import PAGE, shared_library
-from cannery.standin.stubs import Library, Stub, is_foreign, outermost, owner, plan_stubs, stub_library
+from cannery.standin.stubs import (
+    PAGE,
+    Library,
+    Stub,
+    is_foreign,
+    outermost,
+    owner,
+    plan_stubs,
+    shared_library,
+    stub_library,
+)
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.apt_sources import HostRelease, host_release
+from cannery.standin.io.apt import HostRelease, fetch_debs, host_release, unpack
 from cannery.util.io.files import write_atomic
 from cannery.util.io.process import run
 

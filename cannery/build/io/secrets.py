@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from cannery.errors import UsageError
 from cannery.render.render import NO_SECRET, SECRETS
-from cannery.standin.io.apt_sources import distribution_sources, host_release, source_lines
+from cannery.standin.io.apt import distribution_sources, host_release, source_lines
 from cannery.util.io.locks import own_folder
 
 if TYPE_CHECKING:

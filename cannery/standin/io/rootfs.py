@@ -3,14 +3,22 @@
 Packages are fetched and verified by the host's own apt (`cannery.standin.io.apt`: its mirrors, keys, proxies), and
 handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is needed, the newest security updates
 are in, and debootstrap itself is unpacked in the cache and never installed.
+
+The tar is the same for the same packages: logs, caches, lists, backups, the mirror's address, and the host's name and
+resolver are left out; times and the date in /etc/shadow are fixed.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
+import io
 import json
 import os
+import re
 import shutil
+import stat
+import tarfile
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +26,6 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError
 from cannery.standin.io.apt import fetch_debs, unpack
-from cannery.standin.io.rootfs_tar import write_tar
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
 from cannery.util.io.locks import held, own_folder
 from cannery.util.io.process import CommandError, run
@@ -67,7 +74,10 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
     with held(folder / f"{target.stem}.lock", lambda: None):
         if target.is_file():
             return target
-        _check_host(folder, arch, host_arch)
+        if os.geteuid() != 0:
+            raise UnableError("making the stand-in base needs root", hint="run as root, or take another BASE")
+        check_emulation(arch, host_arch)
+        check_space(folder, SPACE)
         with own_folder(folder / "making") as work:
             say(f"stand-in: fetching Debian packages ({data.suite}, {arch})")
             debs = fetch_debs(
@@ -81,13 +91,6 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
             write_tar(tree, part, data)
             part.replace(target)
     return target
-
-
-def _check_host(folder: Path, arch: Arch, host_arch: Arch) -> None:
-    if os.geteuid() != 0:
-        raise UnableError("making the stand-in base needs root", hint="run as root, or take another BASE")
-    check_emulation(arch, host_arch)
-    check_space(folder, SPACE)
 
 
 def check_emulation(arch: Arch, host_arch: Arch) -> None:
@@ -137,7 +140,9 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
         unpack(deb, work / "tools")
     options = tree / "etc/dpkg/dpkg.cfg.d/standin"
     options.parent.mkdir(parents=True)
-    options.write_text(_dpkg_options(data))
+    # No documentation, now and when a build adds packages; no fsync for each file.
+    excluded = [f"path-exclude={glob}" for glob in data.leave_out]
+    options.write_text("\n".join(["force-unsafe-io", *excluded, *(f"path-include={glob}" for glob in data.keep), ""]))
     # debootstrap does not start without a wget, though a `file:` mirror needs none. This one fetches nothing.
     wget = work / "bin/wget"
     write_atomic(wget, "#!/bin/sh\nexit 1\n", mode=0o755)
@@ -183,12 +188,6 @@ def _without_spaces(work: Path) -> Iterator[Path]:
         yield Path(plain) / "work"
 
 
-def _dpkg_options(data: StandIn) -> str:
-    """dpkg.cfg lines: no documentation, now and when a build adds packages; no fsync for each file."""
-    lines = ["force-unsafe-io", *(f"path-exclude={glob}" for glob in data.leave_out)]
-    return "".join(f"{line}\n" for line in [*lines, *(f"path-include={glob}" for glob in data.keep)])
-
-
 def _write_mirror(mirror: Path, debs: Sequence[Path], suite: str, arch: Arch) -> tuple[str, ...]:
     """Write a package mirror of exactly `debs` and return their names. apt has verified them; it is not signed."""
     pool, index = mirror / "pool", mirror / f"dists/{suite}/main/binary-{arch}"
@@ -228,3 +227,94 @@ def _stanza(deb: Path) -> tuple[str, str]:
         f"SHA256: {sha256_file(deb)}",
     ]
     return name, "\n".join(lines) + "\n\n"
+
+
+# Folders that come in empty, with the folders below them; debconf needs its answers when more packages come.
+EMPTIED = ("dev", "proc", "run", "sys", "tmp", "var/cache", "var/lib/apt/lists", "var/log", "var/tmp")
+NOT_EMPTIED = re.compile(r"var/cache/debconf/(?:config|passwords|templates)\.dat")
+# Of these not even the folders below come in.
+BARE = ("dev", "proc", "run", "sys", "tmp", "var/tmp")
+DROPPED = re.compile(
+    r"etc/(?:hostname|resolv\.conf|machine-id|\.pwd\.lock|(?:passwd|group|shadow|gshadow|subuid|subgid)-)"
+    r"|var/lib/dpkg/(?:.*-old|(?:lock|triggers/Lock).*)|debootstrap(?:/.*)?|root/\.cache(?:/.*)?"
+)
+SOURCES = "# Emptied: the stand-in base names no mirror. Builds bring the host's own sources.\n"
+DAY = 86400
+
+
+def write_tar(tree: Path, target: Path, data: StandIn) -> None:
+    """Write `tree` to `target` as an uncompressed tar: sorted, numeric owners, one mtime, hard links kept."""
+    seen: dict[tuple[int, int], str] = {}
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, path in _walk(tree):
+            if _left_out(name, data):
+                continue
+            status = path.lstat()
+            info = _info(name, status, data.epoch)
+            if info is None:
+                continue
+            if stat.S_ISLNK(status.st_mode):
+                info.linkname = str(path.readlink())
+            first = seen.setdefault((status.st_dev, status.st_ino), name)
+            if info.isreg() and first != name:
+                info.type, info.linkname = tarfile.LNKTYPE, first
+            if not info.isreg():
+                archive.addfile(info)
+                continue
+            changed = _changed(name, path, data.epoch)
+            if changed is not None:
+                info.size = len(changed)
+                archive.addfile(info, io.BytesIO(changed))
+                continue
+            info.size = status.st_size
+            with path.open("rb") as stream:
+                archive.addfile(info, stream)
+    with target.open("rb") as written:
+        os.fsync(written.fileno())  # it is renamed next, and must be whole then
+
+
+def _walk(tree: Path) -> Iterator[tuple[str, Path]]:
+    """Every file and folder below `tree` with its relative name, sorted, a folder before what is in it."""
+    with os.scandir(tree) as found:
+        children = sorted(found, key=lambda child: child.name)
+    for child in children:
+        path = tree / child.name
+        yield child.name, path
+        if child.is_dir(follow_symlinks=False):
+            yield from ((f"{child.name}/{name}", below) for name, below in _walk(path))
+
+
+def _left_out(name: str, data: StandIn) -> bool:
+    """Whether a path is not in the image: dropped, or in `leave_out` and neither kept nor above what is kept."""
+    if DROPPED.fullmatch(name) or any(name.startswith(f"{folder}/") for folder in BARE):
+        return True
+    if not any(fnmatch.fnmatchcase(f"/{name}", glob) for glob in data.leave_out):
+        return False
+    parts = f"/{name}".split("/")  # of a folder above, a glob's first parts match it
+    return not any(fnmatch.fnmatchcase("/".join(parts), "/".join(glob.split("/")[: len(parts)])) for glob in data.keep)
+
+
+def _info(name: str, status: os.stat_result, epoch: int) -> tarfile.TarInfo | None:
+    """Header of one entry, or None for what an image does not have (sockets, devices, contents of emptied folders)."""
+    info = tarfile.TarInfo(name)
+    info.mtime, info.uid, info.gid = epoch, status.st_uid, status.st_gid
+    info.mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISDIR(status.st_mode):
+        info.type = tarfile.DIRTYPE
+        return info
+    if any(name.startswith(f"{folder}/") for folder in EMPTIED) and not NOT_EMPTIED.fullmatch(name):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        info.type = tarfile.SYMTYPE
+        return info
+    return info if stat.S_ISREG(status.st_mode) else None
+
+
+def _changed(name: str, path: Path, epoch: int) -> bytes | None:
+    """Return the text that a file gets in the image; None for one that stays as it is."""
+    if name == "etc/apt/sources.list":
+        return SOURCES.encode()
+    if name == "etc/shadow":  # shadow(5): the third field is the day of the last password change
+        text = path.read_text()
+        return re.sub(r"^([^:\n]*:[^:\n]*:)[^:\n]+", rf"\g<1>{epoch // DAY}", text, flags=re.MULTILINE).encode()
+    return None
