@@ -104,6 +104,7 @@ def source_request(
     own = chosen.component.hosts
     order = [*own, *(host for host in known if host not in own)]
     submodules = chosen.known.submodules if chosen.known is not None and chosen.commit is not None else {}
+    revision = chosen.component.revisions.get(chosen.commit or "")
     return SourceRequest(
         name=chosen.name,
         commit=chosen.commit,
@@ -115,13 +116,8 @@ def source_request(
         },
         paths=paths,
         local=local,
-        release=_release(chosen),
+        release=(revision.release if revision is not None else None) or "",
     )
-
-
-def _release(chosen: ChosenSource) -> str:
-    revision = chosen.component.revisions.get(chosen.commit or "")
-    return (revision.release if revision is not None else None) or ""
 
 
 def is_inside(path: str, paths: tuple[str, ...]) -> bool:

@@ -78,7 +78,12 @@ def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str
     reading = _Reading(files)
     for place in places:
         _read_place(reading, place)
-    found = [requirement for text in reading.texts if (requirement := _requirement(reading, text)) is not None]
+    found = []
+    for text in reading.texts:
+        try:
+            found.append(Requirement(text))
+        except InvalidRequirement:
+            reading.unread.append(f"{text!r} names no distribution")
     ours, theirs = _by_name(Requirement(text) for text in known), _by_name(found)
     differences = tuple(
         Difference(name, _written(ours.get(name, ())), _written(theirs.get(name, ())))
@@ -87,14 +92,6 @@ def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str
     )
     texts = tuple(sorted(str(one) for asked in theirs.values() for one in asked))
     return Comparison(texts, differences, tuple(reading.unread))
-
-
-def _requirement(reading: _Reading, text: str) -> Requirement | None:
-    try:
-        return Requirement(text)
-    except InvalidRequirement:
-        reading.unread.append(f"{text!r} names no distribution")
-        return None
 
 
 def _by_name(requirements: Iterable[Requirement]) -> dict[str, set[Requirement]]:
@@ -202,22 +199,25 @@ def install_requires(text: str) -> tuple[list[str], str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         return [], f"it is no Python: {error}"
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "setup"]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and "setup" in {getattr(node.func, "attr", ""), getattr(node.func, "id", "")}
+    ]
     given = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == REQUIRES]
     if not calls:
         return [], "it has no call of setup()"
     if not given:
         is_open = any(keyword.arg is None for call in calls for keyword in call.keywords)
         return [], f"setup() is called with **, which may hold {REQUIRES}" if is_open else ""
-    found = _texts(_written_once(tree, given[0]))
-    if found is None:
-        what = f"line {given[0].lineno}: {REQUIRES} cannot be read without running it"
-        return [], f"{what}; a file that it reads can be a place itself"
-    return found, ""
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    try:
+        found = ast.literal_eval(_written_once(tree, given[0]))
+    except ValueError:
+        found = None
+    if isinstance(found, list | tuple) and all(isinstance(one, str) for one in found):
+        return list(found), ""
+    what = f"line {given[0].lineno}: {REQUIRES} cannot be read without running it"
+    return [], f"{what}; a file that it reads can be a place itself"
 
 
 def _written_once(tree: ast.Module, node: ast.expr) -> ast.expr:
@@ -231,13 +231,3 @@ def _written_once(tree: ast.Module, node: ast.expr) -> ast.expr:
         if isinstance(one, ast.Assign) and [getattr(target, "id", "") for target in one.targets] == [name]
     ]
     return values[0] if values else node
-
-
-def _texts(node: ast.expr) -> list[str] | None:
-    """Return the texts of a literal list; None for anything else."""
-    try:
-        found = ast.literal_eval(node)
-    except ValueError:
-        return None
-    is_list = isinstance(found, list | tuple) and all(isinstance(one, str) for one in found)
-    return list(found) if is_list else None

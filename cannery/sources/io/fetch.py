@@ -139,7 +139,10 @@ def _fetch(request: SourceRequest, git: GitCache) -> SourceFile:
 
 def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
     commit = str(request.commit)
-    stem = f"{request.name}-{commit[:12]}-{_key(request)}"
+    submodules = sorted((path, submodule.commit) for path, submodule in request.submodules.items())
+    decides = [LAYOUT, request.commit, sorted(request.paths), submodules, request.epoch]  # the bytes of the tar
+    key = hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+    stem = f"{request.name}-{commit[:12]}-{key}"
     folder = git.cache / "sources"
     target, note = folder / f"{stem}.tar", folder / f"{stem}.json"
     with git.held(folder / ".locks" / f"{stem}.lock", request.name):
@@ -155,7 +158,9 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
             git.say(f"{error.what}: its repository is fetched again")
             shutil.rmtree(error.where, ignore_errors=True)
             file = _exported(request, git, target)
-        write_atomic(note, _note_text(file))
+        missing = [[one.path, one.why.name] for one in file.missing]
+        about = {"sha256": file.sha256, "tree": file.tree, "repository": file.repository, "missing": missing}
+        write_atomic(note, json.dumps(about, indent=1) + "\n")
         return file
 
 
@@ -169,17 +174,6 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
         file = _write(target, request, entries, lambda path: read_blob(tree, path, reader), git)
     missing = tuple(sorted({*tree.missing, *file.missing}))
     return replace(file, commit=commit, repository=found.repository, missing=missing)
-
-
-def _note_text(file: SourceFile) -> str:
-    """Return the note that stays beside the tar of a commit."""
-    note = {
-        "sha256": file.sha256,
-        "tree": file.tree,
-        "repository": file.repository,
-        "missing": [[one.path, one.why.name] for one in file.missing],
-    }
-    return json.dumps(note, indent=1) + "\n"
 
 
 def _noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None:
@@ -209,7 +203,10 @@ def _local(request: SourceRequest, git: GitCache) -> SourceFile:
         tree = local_tree(request.name, Path(str(request.local)), request.paths, git.env)
         file = _write(folder / f"{request.name}.tar", request, tree.entries, tree.read, git)
         target = file.tar.replace(folder / f"{request.name}-{file.sha256[:16]}.tar")
-        _keep_last(folder, request.name)
+        name = re.compile(rf"{re.escape(request.name)}-[0-9a-f]{{16}}\.tar")
+        mine = [path for path in folder.iterdir() if name.fullmatch(path.name)]
+        for path in sorted(mine, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+            path.unlink(missing_ok=True)
         missing = tuple(sorted({*tree.missing, *file.missing}))
         return replace(file, tar=target, commit=tree.commit, dirty=tree.dirty, missing=missing)
 
@@ -240,17 +237,3 @@ def _write(
         dirty=False,
         missing=written.pointers,
     )
-
-
-def _keep_last(folder: Path, name: str) -> None:
-    """Remove the oldest tars of a local tree."""
-    mine = [path for path in folder.iterdir() if re.fullmatch(rf"{re.escape(name)}-[0-9a-f]{{16}}\.tar", path.name)]
-    for path in sorted(mine, key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        path.unlink(missing_ok=True)
-
-
-def _key(request: SourceRequest) -> str:
-    """What decides the bytes of a commit's tar."""
-    submodules = sorted((path, submodule.commit) for path, submodule in request.submodules.items())
-    parts = [LAYOUT, request.commit, sorted(request.paths), submodules, request.epoch]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -20,28 +20,16 @@ from cannery.util.io.process import TICK, cancel, end, output, start
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 # Variables of a surrounding git (a hook), which name its own repository: here they would name the wrong one.
-OF_ONE_REPOSITORY = frozenset(
-    {
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_COMMON_DIR",
-        "GIT_CONFIG",
-        "GIT_DIR",
-        "GIT_GRAFT_FILE",
-        "GIT_IMPLICIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_NAMESPACE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_PREFIX",
-        "GIT_QUARANTINE_PATH",
-        "GIT_REPLACE_REF_BASE",
-        "GIT_SHALLOW_FILE",
-        "GIT_WORK_TREE",
-    }
-)
+_OF_ONE_REPOSITORY = """
+GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_COMMON_DIR GIT_CONFIG GIT_DIR GIT_GRAFT_FILE GIT_IMPLICIT_WORK_TREE
+GIT_INDEX_FILE GIT_NAMESPACE GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_QUARANTINE_PATH GIT_REPLACE_REF_BASE
+GIT_SHALLOW_FILE GIT_WORK_TREE
+"""
+OF_ONE_REPOSITORY = frozenset(_OF_ONE_REPOSITORY.split())
 QUIET = {
     # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is used then.
     "GIT_ASKPASS": "",
@@ -136,13 +124,6 @@ def no_git() -> UnableError:
     return UnableError("program not found: git", hint="install git: sources are fetched and read with it")
 
 
-def unread(lines: Iterable[str]) -> str:
-    """Return why git could not read an object, of the lines that it wrote; "" where it is just not there."""
-    found = [line.strip() for line in lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
-    best = next((line for line in found if line.startswith("fatal:")), found[0] if found else "")
-    return best.partition(":")[2].strip()
-
-
 def said(output: bytes) -> str:
     """Return git's output as lines, a progress line that rewrites itself only as it ended."""
     lines = output.decode(errors="replace").split("\n")
@@ -154,7 +135,9 @@ def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
     try:
         read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
     except GitReadError as error:
-        return unread(error.lines)
+        found = [line.strip() for line in error.lines if line.startswith(("fatal:", "error:")) and ABSENT not in line]
+        best = next((line for line in found if line.startswith("fatal:")), found[0] if found else "")
+        return best.partition(":")[2].strip()
     return None
 
 
@@ -193,7 +176,13 @@ class BlobReader:
         """Return a blob's content; None when it is not there or is not what its name says. Raises `UnableError`."""
         process = self._readers.get(git_dir)
         if process is None:
-            process = self._readers[git_dir] = self._start(git_dir)
+            command = ("git", f"--git-dir={git_dir}", "cat-file", "--batch")
+            pipe = subprocess.PIPE
+            try:
+                process = subprocess.Popen(command, env=self._env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            except FileNotFoundError as error:
+                raise no_git() from error
+            self._readers[git_dir] = process
         if process.stdin is None or process.stdout is None:
             return None
         try:
@@ -209,12 +198,3 @@ class BlobReader:
         name = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
         name.update(content)
         return content if name.hexdigest() == oid else None
-
-    def _start(self, git_dir: Path) -> subprocess.Popen[bytes]:
-        command = ("git", f"--git-dir={git_dir}", "cat-file", "--batch")
-        try:
-            return subprocess.Popen(
-                command, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        except FileNotFoundError as error:
-            raise no_git() from error

@@ -140,15 +140,12 @@ class GitCache:
         for url in (*known.mirrors, known.url):
             if why is not None:
                 self.say(f"{repository}: a mirror of {host} does not have it ({why}): another place is asked")
-            why = self._fetch_from(git_dir, url.replace("{repository}", repository), ref)
-            if why is None:
-                break
+            arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, "--", url.replace("{repository}", repository), ref)
+            done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=self.silence)
+            if done:
+                return None
+            why = reason(redactor()(text))
         return why
-
-    def _fetch_from(self, git_dir: Path, url: str, ref: str) -> Reason | None:
-        arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, "--", url, ref)
-        done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=self.silence)
-        return None if done else reason(redactor()(text))
 
 
 def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], env: Mapping[str, str]) -> Found:

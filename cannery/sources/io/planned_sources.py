@@ -67,7 +67,8 @@ def tree_doubts(recipe: Recipe, file: SourceFile) -> tuple[str, ...]:
     Of the user's own tree, also about modules that the target's Python cannot compile.
     """
     chosen = next(one for one in recipe.sources if one.name == file.name)
-    known = _known(chosen)
+    # What the lock took for granted, in a local tree's place too: the commit's; None of a release.
+    known = chosen.known if chosen.commit is not None else None
     modules = {item.module.partition(".")[0] for item in chosen.component.imports}
     syntax = syntax_doubts(file.tar, modules, recipe.target.python) if file.repository == LOCAL else ()
     missing = [str(one) for one in file.missing]
@@ -118,11 +119,6 @@ def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> d
             hint = "run the same command again when nothing writes to it"
             raise UnableError(f"SRC_{step.name}: the tree changed while it was read", hint=hint)
     return {file.name: file for file in files}
-
-
-def _known(chosen: ChosenSource) -> Known | None:
-    """What the lock took for granted, in a local tree's place too: the commit's; None of a release."""
-    return chosen.known if chosen.commit is not None else None
 
 
 def _fetch(

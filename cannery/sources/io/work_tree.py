@@ -228,9 +228,9 @@ def _unchecked(tree: OwnTree, prefix: str, links: Iterable[str], paths: tuple[st
     """Return the submodules, by the index (`links`) and by .gitmodules, that have no files."""
     modules = tree.folder / prefix / ".gitmodules"
     named = MODULE_PATH.findall(modules.read_text(errors="surrogateescape")) if modules.is_file() else []
-    places = (f"{prefix}{name}" for name in sorted({*links, *named}) if not is_bad_path(name))
-    return [Missing(p, Why.UNCHECKED) for p in places if leads_to(p, paths) and not _has_files(tree.folder / p)]
-
-
-def _has_files(place: Path) -> bool:
-    return place.is_file() or (place.is_dir() and any(place.iterdir()))
+    found = []
+    for path in (f"{prefix}{name}" for name in sorted({*links, *named}) if not is_bad_path(name)):
+        place = tree.folder / path
+        has_files = place.is_file() or (place.is_dir() and any(place.iterdir()))
+        found += [Missing(path, Why.UNCHECKED)] if leads_to(path, paths) and not has_files else []
+    return found
