@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from cannery.errors import BuildFailedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cannery.catalog.component import Edit
 
 # Our module beside an edited file, with the functions that it takes over (templates/tools/plugin).
@@ -30,15 +28,9 @@ def edited(edit: Edit, before: bytes) -> bytes:
         tree = ast.parse(before)
     except (SyntaxError, ValueError) as error:
         raise _failed(edit, f"is not Python: {error}") from error
-    return _action(edit)(edit, before, tree)
-
-
-def _action(edit: Edit) -> Callable[[Edit, bytes, ast.Module], bytes]:
     if edit.imports is not None:
-        return _import
-    if edit.comments_out is not None:
-        return _comment_out
-    return _take_over
+        return _import(edit, before, tree)
+    return _comment_out(edit, before, tree) if edit.comments_out is not None else _take_over(edit, before, tree)
 
 
 def _failed(edit: Edit, what: str) -> BuildFailedError:
@@ -76,7 +68,8 @@ def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
     lines = before.splitlines(keepends=True)
     functions = {node.name: node for node in tree.body if isinstance(node, CONSTRUCTS)}
     missing = [name for name in edit.takes_over if name not in functions]
-    if missing and not set(missing) <= _from_ours(tree):
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == TAKING_OVER)
+    if not {*missing} <= {alias.name for node in imports for alias in node.names}:
         raise _failed(edit, f"has no function {' and no '.join(missing)}")
     for name in sorted(set(functions) & set(edit.takes_over), key=lambda name: functions[name].lineno, reverse=True):
         node = functions[name]
@@ -84,8 +77,3 @@ def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
         text = f"from .{TAKING_OVER} import {name}  # Cannery: {' '.join(edit.reason.split())}\n"
         lines[first : node.end_lineno] = [text.encode()]
     return b"".join(lines)
-
-
-def _from_ours(tree: ast.Module) -> set[str]:
-    nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == TAKING_OVER]
-    return {alias.name for node in nodes for alias in node.names}

@@ -11,9 +11,9 @@ from packaging.utils import canonicalize_name
 from cannery.errors import FindingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from cannery.catalog.catalog import Catalog, Pin, Profile
+    from cannery.catalog.catalog import Catalog
 
 # Shorter hashes may be words, or fit another commit by chance.
 SHORTEST = 7
@@ -160,22 +160,17 @@ class KeptSet:
 
 def kept_sets(catalog: Catalog, sets: Sequence[PatchSet]) -> tuple[KeptSet, ...]:
     """Return every set that plugins of the catalog keep, then those of folders, by component and revision."""
-    return tuple(sorted([*_of_plugins(catalog), *_of_folders(catalog, sets)], key=lambda one: (one.component, one.rev)))
-
-
-def _of_plugins(catalog: Catalog) -> Iterator[KeptSet]:
-    for plugin, component in catalog.sources.items():
-        for commit, revision in component.revisions.items():
-            for patched, commits in revision.patches.items():
-                for rev in commits:
-                    users = _users(catalog, patched, rev, (plugin, commit))
-                    yield KeptSet(patched, rev, f"{plugin} at {commit[:SHOWN]}", users)
-
-
-def _of_folders(catalog: Catalog, sets: Sequence[PatchSet]) -> Iterator[KeptSet]:
+    found = [
+        KeptSet(patched, rev, f"{plugin} at {commit[:SHOWN]}", _users(catalog, patched, rev, (plugin, commit)))
+        for plugin, component in catalog.sources.items()
+        for commit, revision in component.revisions.items()
+        for patched, commits in revision.patches.items()
+        for rev in commits
+    ]
     for one in sets:
         name = component_named(catalog, one.repo) or one.repo
-        yield KeptSet(name, one.rev, one.origin, _users(catalog, name, one.rev, None))
+        found.append(KeptSet(name, one.rev, one.origin, _users(catalog, name, one.rev, None)))
+    return tuple(sorted(found, key=lambda one: (one.component, one.rev)))
 
 
 def component_named(catalog: Catalog, repo: str) -> str | None:
@@ -189,17 +184,9 @@ def component_named(catalog: Catalog, repo: str) -> str | None:
 
 def _users(catalog: Catalog, component: str, rev: str, plugin: tuple[str, str] | None) -> tuple[str, ...]:
     """Return the profiles that pin a component to `rev`, and the plugin (name, commit) that keeps the set."""
-
-    def uses(profile: Profile) -> bool:
-        pin = _pin(profile, component)
-        there = pin is not None and (pin.commit or "").startswith(rev)
-        if plugin is None:
-            return there
-        keeper = _pin(profile, plugin[0])
-        return there and keeper is not None and keeper.commit == plugin[1]
-
-    return tuple(sorted(name for name, profile in catalog.profiles.items() if uses(profile)))
-
-
-def _pin(profile: Profile, component: str) -> Pin | None:
-    return next((pin for pin in profile.components if pin.name == component), None)
+    found = []
+    for name, profile in catalog.profiles.items():
+        commits = {pin.name: pin.commit for pin in profile.components}
+        if (commits.get(component) or "").startswith(rev) and (plugin is None or commits.get(plugin[0]) == plugin[1]):
+            found.append(name)
+    return tuple(sorted(found))

@@ -47,7 +47,10 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
         for path in _files(folder):
             parts = path.relative_to(folder).parts
             if len(parts) == 3 and path.suffix == SUFFIX and path.is_file():
-                by_set.setdefault((parts[0], parts[1]), {})[_name(path)] = path.read_bytes()
+                if not path.stem.isprintable():
+                    what = f"{path.name!a} is not a name for a patch"
+                    raise UsageError(what, where=str(path.parent), hint="rename it")
+                by_set.setdefault((parts[0], parts[1]), {})[path.stem] = path.read_bytes()
             elif path.name not in BESIDE:
                 strange.append("/".join(parts))
     except OSError as error:
@@ -72,25 +75,16 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _name(path: Path) -> str:
-    name = path.name.removesuffix(SUFFIX)
-    if not name or not name.isprintable():
-        raise UsageError(f"{path.name!a} is not a name for a patch", where=str(path.parent), hint="rename it")
-    return name
-
-
 def read_set(
     repo: str, rev: str, origin: str, texts: Mapping[str, bytes], truncated: Mapping[str, int] | None = None
 ) -> PatchSet:
     """Return a set of {name: content of its file}; `truncated` is as of `cannery.catalog.component.PatchSets`."""
-    files = tuple(_read(name, text, (truncated or {}).get(name, 0)) for name, text in sorted(texts.items()))
-    return PatchSet(repo=repo, rev=rev, origin=origin, files=files)
-
-
-def _read(name: str, data: bytes, lost: int) -> PatchFile:
-    text = with_line_feeds(data)
-    is_cut = lost > 0 and not text.endswith(b"\n")
-    return PatchFile(name, completed(text, lost) if is_cut else text, sha256_bytes(data))
+    files = []
+    for name, data in sorted(texts.items()):
+        text, lost = with_line_feeds(data), (truncated or {}).get(name, 0)
+        is_cut = lost > 0 and not text.endswith(b"\n")
+        files.append(PatchFile(name, completed(text, lost) if is_cut else text, sha256_bytes(data)))
+    return PatchSet(repo, rev, origin, tuple(files))
 
 
 def plugin_sets(plugin: str, kept: PatchSets | None, tree: TreeReader) -> dict[str, tuple[PatchSet, ...]]:

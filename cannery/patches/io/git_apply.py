@@ -173,12 +173,18 @@ class Git:
 
     def apply(self, patch: PatchFile, tree: Files) -> PatchResult:
         """Return what `patch` does to `tree`. Raises `FindingsError` for what git cannot read."""
-        before = self._tree({path: _entry(tree, path) for path in self.paths(patch)})
+        before = self._tree(
+            {path: (tree.read(path), EXECUTABLE if tree.is_executable(path) else PLAIN) for path in self.paths(patch)}
+        )
         done = self._apply(patch, "--cached", "--verbose")
         said = done.stderr.decode(errors="replace")
         changes = self._changes(before, self._written()) if done.returncode == 0 else ()
         if changes:
-            return _checked(PatchResult(patch, changes, notes=tuple(_notes_in(said))))
+            strange = [one for one in changes if one.new_mode not in {None, PLAIN, EXECUTABLE}]
+            problems = tuple(Problem(patch.name, one.path, "it makes a symlink or a submodule") for one in strange)
+            if problems:
+                return PatchResult(patch, problems=problems)
+            return PatchResult(patch, changes, notes=tuple(_notes_in(said)))
         read(self._words("read-tree", before), self.env)
         if self._apply(patch, "--cached", "-R").returncode == 0:
             return PatchResult(patch, self._changes(self._written(), before), already=True)
@@ -225,14 +231,14 @@ class Git:
     def _changes(self, before: str, after: str) -> tuple[FileChange, ...]:
         words = self._words("diff-tree", "-r", "-z", "--no-renames", before, after)
         fields = read(words, self.env).split(b"\0")[:-1]
-        return tuple(self._change(head, path) for head, path in zip(fields[::2], fields[1::2], strict=True))
-
-    def _change(self, head: bytes, path: bytes) -> FileChange:
-        old_mode, new_mode, old, new, _ = head.decode().removeprefix(":").split(" ")
-        return FileChange(os.fsdecode(path), self._blob(old), self._blob(new), _mode(old_mode), _mode(new_mode))
-
-    def _blob(self, oid: str) -> bytes | None:
-        return read(self._words("cat-file", "blob", oid), self.env) if oid.strip("0") else None
+        found = []
+        for head, path in zip(fields[::2], fields[1::2], strict=True):
+            # A file that is not there has zeros in place of mode and object.
+            old_mode, new_mode, old, new = (one.strip("0") and one for one in head.decode()[1:].split(" ")[:4])
+            data = {one: read(self._words("cat-file", "blob", one), self.env) for one in (old, new) if one}
+            change = FileChange(os.fsdecode(path), data.get(old), data.get(new), old_mode or None, new_mode or None)
+            found.append(change)
+        return tuple(found)
 
 
 @contextmanager
@@ -242,23 +248,6 @@ def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
     with tempfile.TemporaryDirectory(prefix="cannery-patches-") as folder:
         read(("init", "--quiet", "--bare", "--template=", folder), own)
         yield Git(Path(folder), own)
-
-
-def _entry(tree: Files, path: str) -> tuple[bytes | None, str]:
-    return tree.read(path), EXECUTABLE if tree.is_executable(path) else PLAIN
-
-
-def _mode(text: str) -> str | None:
-    return text if text.strip("0") else None
-
-
-def _checked(result: PatchResult) -> PatchResult:
-    """Refuse what cannot be laid over a tree: symlinks and submodules."""
-    strange = [one for one in result.changes if one.new_mode not in {None, PLAIN, EXECUTABLE}]
-    if not strange:
-        return result
-    problems = (Problem(result.patch.name, one.path, "it makes a symlink or a submodule") for one in strange)
-    return PatchResult(result.patch, problems=tuple(problems))
 
 
 def _unread(patch: PatchFile, said: str) -> FindingsError:

@@ -38,7 +38,7 @@ from cannery.util.io.files import sha256_bytes
 from cannery.vocab import Install
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.catalog.component import Edit
@@ -148,20 +148,13 @@ def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
     with ExitStack() as stack:
         paths = inputs.fetch([step for step in plan.sources if step.patched_by or step.name in bring])
         readers = {name: stack.enter_context(closing(TreeReader(path))) for name, path in paths.items()}
-        kept = [
-            (repo, _target(plan.recipe, one, repo), sets)
-            for one in plugins
-            if one.name in readers
-            for repo, sets in plugin_sets(one.name, one.component.patch_sets, readers[one.name]).items()
-        ]
+        kept = []
+        for one in (plugin for plugin in plugins if plugin.name in readers):
+            own = one.component.patch_sets
+            for repo, sets in plugin_sets(one.name, own, readers[one.name]).items():
+                name = own.repos.get(repo, repo) if own else repo
+                kept.append((repo, component_of(plan.recipe, name) or component_of(plan.recipe, repo), sets))
         yield _Work(plan, inputs, stack.enter_context(git_repository(inputs.env)), readers, kept)
-
-
-def _target(recipe: Recipe, plugin: ChosenSource, repo: str) -> ChosenSource | None:
-    """Return the source that a plugin means by `repo`; None where the image has none."""
-    sets = plugin.component.patch_sets
-    name = sets.repos.get(repo, repo) if sets else repo
-    return component_of(recipe, name) or component_of(recipe, repo)
 
 
 def _not_patched(work: _Work) -> Iterator[NotPatched]:
@@ -275,7 +268,11 @@ def _apply_set(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> 
     misfits = 0
     where = f"patches of {patches.origin} for {tree.step.name}"
     for file in patches.files:
-        _check_places(tree, git.paths(file), f"{file.name}.patch", where)
+        for path, trouble in ((path, tree.reader.trouble(path)) for path in git.paths(file)):
+            if trouble:
+                hint = "patches are for plain files in folders; name the file that is meant"
+                what = f"{file.name}.patch: {trouble}: nothing can be written to {path}"
+                raise BuildFailedError(what, where=where, hint=hint)
         result = git.apply(file, tree.files)
         is_there = result.already and tree.step.is_local
         refused += () if is_there else (*result.problems, *_useless(tree, result))
@@ -298,15 +295,6 @@ def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:
     elif tree.step.install is Install.WHEEL:
         what = "changes nothing but modes, which a wheel does not keep; leave the patch out of its set, or give the"
         yield Problem(name, paths, f"{what} component `install: editable`")
-
-
-def _check_places(tree: TreeSoFar, paths: Iterable[str], what: str, where: str) -> None:
-    """Raise `BuildFailedError` for a path that cannot be written to as a file of the tree."""
-    for path in paths:
-        trouble = tree.reader.trouble(path)
-        if trouble:
-            hint = "patches are for plain files in folders; name the file that is meant"
-            raise BuildFailedError(f"{what}: {trouble}: nothing can be written to {path}", where=where, hint=hint)
 
 
 def _make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: Path) -> None:

@@ -263,9 +263,6 @@ def patch_names(paths: list[str]) -> dict[str, str]:
     for path in sorted(paths):
         name = re.sub(r"[^\w-]+", "_", PurePosixPath(path).stem).strip("_")[:LONGEST] or "file"
         taken = set(names.values())
-        names[path] = next(one for one in chain([name], _numbered(name)) if one not in taken)
+        numbered = (f"{name}_{number}" for number in count(2))
+        names[path] = next(one for one in chain([name], numbered) if one not in taken)
     return names
-
-
-def _numbered(name: str) -> Iterator[str]:
-    return (f"{name}_{number}" for number in count(2))
