@@ -83,15 +83,6 @@ def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
     return Expected(recipe, {**locked, **built}, catalog)
 
 
-def _own_environment(recipe: Recipe) -> dict[str, str]:
-    """Return the variables that the profile, its components and CANN's place decide."""
-    line, tag, target = recipe.base.line, recipe.base.found, recipe.target
-    base = expand_env(line, target, tag) if tag is not None and target.os in line.env else {"PATH": DEFAULT_PATH}
-    own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
-    env = image_environment(recipe, base)
-    return {name: env[name] for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in env}
-
-
 class Kind(StrEnum):
     """Kinds of differences, the heaviest first. A `NOTE` does not make an image differ from a profile."""
 
@@ -293,8 +284,14 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
     """Give the profile's variables that the image's ENV does not have or sets otherwise."""
     env = image.config.env
-    for name, wanted in _own_environment(expected.recipe).items():
-        found = env.get(name, "")
+    recipe = expected.recipe
+    line, tag, target = recipe.base.line, recipe.base.found, recipe.target
+    base = expand_env(line, target, tag) if tag is not None and target.os in line.env else {"PATH": DEFAULT_PATH}
+    own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
+    all_wanted = image_environment(recipe, base)
+    # What the profile, its components and CANN's place decide.
+    for name in dict.fromkeys(name for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in all_wanted):
+        wanted, found = all_wanted[name], env.get(name, "")
         if name == ATB_HOME and found:
             mine, other = BUILD.fullmatch(wanted), BUILD.fullmatch(found)
             if mine and other and mine["abi"] != other["abi"]:
@@ -319,7 +316,9 @@ def report_lines(
     if image.manifest is not None:
         yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
     yield from _differences([one for one in best.differences if one.kind is Kind.UNFIT], every=every)
-    yield from _table([HEADER, *map(_row, comparisons)])
+    rows = [HEADER, *map(_row, comparisons)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     for name, reason in skipped.items():
         yield f"{name}: not compared: {reason}"
     yield from _differences([one for one in best.differences if one.kind is not Kind.UNFIT], every=every)
@@ -346,19 +345,8 @@ def _folded(words: Sequence[str], most: int, *, every: bool) -> Iterator[str]:
 def _row(one: Comparison) -> tuple[str, ...]:
     target, image = one.expected.recipe.target, one.image
     packages = f"{len(one.equal)} of {len(one.expected.packages)}"
-    return (
-        one.expected.name,
-        packages,
-        _pair(image.toolkit, one.expected.cann),
-        _pair(image.python, target.python),
-    )
+    return one.expected.name, packages, _pair(image.toolkit, one.expected.cann), _pair(image.python, target.python)
 
 
 def _pair(found: str, wanted: str) -> str:
     return f"{wanted}, equal" if found == wanted else f"{wanted}, not {found or NONE}"
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

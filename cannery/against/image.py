@@ -76,20 +76,17 @@ def read_facts(config: Config, seen: Mapping[str, Any], bases: Mapping[str, Base
         one = Distribution(canonicalize_name(str(name)), str(version), tuple(map(str, requires)))
         packages.setdefault(one.name, one)  # the first one on the search path is imported
     texts = seen["texts"]
+    release = (texts.get("/etc/os-release") or texts.get("/usr/lib/os-release", "")).splitlines()
+    os = {name: value.strip("\"' ") for name, _, value in (line.partition("=") for line in release)}
     return Image(
         config=config,
-        os=_os_name(texts.get("/etc/os-release") or texts.get("/usr/lib/os-release", "")),
+        os=f"{os.get('ID', '')}{os.get('VERSION_ID', '')}".lower(),
         python=seen["python"],
         prefix=seen["prefix"],
         packages=packages,
         cann=_cann(seen["versions"], bases),
         manifest=_manifest(texts.get(MANIFEST_PATH, "")),
     )
-
-
-def _os_name(text: str) -> str:
-    values = {name: value.strip("\"' ") for name, _, value in (line.partition("=") for line in text.splitlines())}
-    return f"{values.get('ID', '')}{values.get('VERSION_ID', '')}".lower()
 
 
 def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str], str]]:

@@ -64,7 +64,10 @@ def _config_findings(recipe: Recipe, reference: str, config: ImageConfig) -> Ite
         yield _warning(recipe, "base.toolkit", what)
         return
     yield from _env_findings(recipe, reference, config.env, expected)
-    yield from _os_findings(recipe, reference, config.labels)
+    name, version = (config.labels.get(label, "").lower() for label in _OS_LABELS)
+    if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
+        what = f"the labels of {reference} name {name} {version}, the target is {recipe.target.os}"
+        yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
 
 
 def _no_python(recipe: Recipe, reference: str, home: str, homes: tuple[str, ...]) -> Finding:
@@ -97,13 +100,6 @@ def _env_findings(
     if others and all(env.get(name) == expected.get(name) for name in homes):
         shown = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
         yield _warning(recipe, "base.env", f"the environment of {reference} differs from the recorded one in {shown}")
-
-
-def _os_findings(recipe: Recipe, reference: str, labels: Mapping[str, str]) -> Iterator[Finding]:
-    name, version = (labels.get(label, "").lower() for label in _OS_LABELS)
-    if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
-        what = f"the labels of {reference} name {name} {version}, the target is {recipe.target.os}"
-        yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
 
 
 def _warning(recipe: Recipe, code: str, what: str, why: str = "") -> Finding:

@@ -120,7 +120,7 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     closed = [node.path for node in facts.nodes if not _opens(facts.user, node)]
     group = " ".join(f"--group-add {gid}" for gid in sorted(gids))
     if closed:
-        names = " or ".join(filter(None, (facts.group_name(gid) for gid in sorted(gids))))
+        names = " or ".join(filter(None, (facts.name(gid) for gid in sorted(gids))))
         which = ", ".join(closed) if len(closed) < len(facts.nodes) else "any of the nodes"
         message = f"user {facts.user.name} cannot open {which} ({same})"
         can_join = names and facts.user.is_named
@@ -134,7 +134,7 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         message = f"uid {uid} has no name here: HCCL between several cards fails for such a user ({REPORT})"
         step = f"`useradd -u {uid} NAME`; in a container its image has to name it: `user` of the profile"
         yield Check("devices.user", State.WARNING, message, step)
-    nameless = [gid for gid in sorted(gids) if not facts.group_name(gid)]
+    nameless = [gid for gid in sorted(gids) if not facts.name(gid)]
     if nameless:
         message = f"the nodes belong to group {nameless[0]}, which /etc/group does not name"
         step = f"groupadd -g {nameless[0]} HwHiAiUser; until then, containers by number: {group}"
@@ -142,7 +142,7 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def _owned(facts: HostFacts, node: Node) -> str:
-    return f"{facts.user_name(node.uid)}:{facts.group_name(node.gid) or node.gid} {node.mode & 0o777:04o}"
+    return f"{facts.name(node.uid, PASSWD) or node.uid}:{facts.name(node.gid) or node.gid} {node.mode & 0o777:04o}"
 
 
 def _opens(user: User, node: Node) -> bool:

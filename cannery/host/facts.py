@@ -147,15 +147,10 @@ class HostFacts:
             return Arch.ARM64
         return Arch.AMD64 if re.search(r"^vendor_id\s*:", text, re.MULTILINE) else None
 
-    def group_name(self, gid: int) -> str:
-        """Return a group's name, "" where /etc/group has none of that number."""
-        match = re.search(rf"^([^:\n]+):[^:]*:{gid}:", self.texts.get(GROUP, ""), re.MULTILINE)
+    def name(self, number: int, file: str = GROUP) -> str:
+        """Return the name that /etc/group, or another such file, has for a number, "" where it has none."""
+        match = re.search(rf"^([^:\n]+):[^:]*:{number}:", self.texts.get(file, ""), re.MULTILINE)
         return match[1] if match else ""
-
-    def user_name(self, uid: int) -> str:
-        """Return a user's name, its number where /etc/passwd has none."""
-        match = re.search(rf"^([^:\n]+):[^:]*:{uid}:", self.texts.get(PASSWD, ""), re.MULTILINE)
-        return match[1] if match else str(uid)
 
 
 def user_map_text(user_map: str) -> str:

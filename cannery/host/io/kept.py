@@ -87,7 +87,7 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
         config = store.blob_path(image)
         made = config.stat().st_mtime if config.exists() else 0.0
         kind = "trials" if is_superseded(names) else "images"
-        found[kind].append(Part({one.digest: one.size for one in layers}, made, partial(_unname, store, names)))
+        found[kind].append(Part({one.digest: one.size for one in layers}, made, partial(_each, store.remove, names)))
     left = store.leftovers()
     unpacked = [path for path in (store.folder / "unpacked").glob("*") if path.is_dir() and path not in left]
     found["builds"] += map(_path_part, left)
@@ -95,9 +95,9 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
     return found
 
 
-def _unname(store: Store, names: Iterable[str]) -> None:
+def _each(remove: Callable[[str], object], names: Iterable[str]) -> None:
     for name in names:
-        store.remove(name)
+        remove(name)
 
 
 def is_superseded(names: Sequence[str]) -> bool:
@@ -117,7 +117,7 @@ def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
             continue
         size = image["Size"] - max(image.get("SharedSize", 0), 0)
         tagged = (api.inspect_image(image["Id"]).get("Metadata") or {}).get("LastTagTime") or ""
-        part = Part({image["Id"]: size}, _seconds(tagged), partial(_untag, api, names or [image["Id"]]))
+        part = Part({image["Id"]: size}, _seconds(tagged), partial(_each, api.remove_image, names or [image["Id"]]))
         found["trials" if is_superseded(names) else "images"].append(part)
     for record in use.get("BuildCache") or ():
         if not record.get("InUse"):
@@ -125,11 +125,6 @@ def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
             remove = partial(api.prune_builds, {"id": [record["ID"]]}, all=True)
             found["buildkit"].append(Part({record["ID"]: record["Size"]}, used, remove))
     return found
-
-
-def _untag(api: Any, names: Iterable[str]) -> None:  # noqa: ANN401 - docker has no types
-    for name in names:
-        api.remove_image(name)
 
 
 def _seconds(text: str) -> float:

@@ -67,7 +67,12 @@ def below(root: Path, path: str) -> Path | None:
         part = todo.pop(0)
         here = here.parent if part == ".." else here / part
         real = root / str(here).lstrip("/")
-        if not _is_link(real):
+        try:
+            # Not `is_symlink`, which is False in newer Pythons for what the caller cannot read.
+            is_link = stat.S_ISLNK(real.lstat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            is_link = False
+        if not is_link:
             continue
         links += 1
         if links > MOST_LINKS:
@@ -76,14 +81,6 @@ def below(root: Path, path: str) -> Path | None:
         here = PurePosixPath("/") if target.is_absolute() else here.parent
         todo = [*(target.parts[1:] if target.is_absolute() else target.parts), *todo]
     return root / str(here).lstrip("/")
-
-
-def _is_link(path: Path) -> bool:
-    # Not `is_symlink`, which is False in newer Pythons for what the caller cannot read.
-    try:
-        return stat.S_ISLNK(path.lstat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
@@ -154,8 +151,14 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
 
     Without `user` it is who runs this.
     """
-    engine, data_root = _engine(env)
-    place = data_root if data_root and _is_there(data_root) else _existing(Path(DATA_ROOT))
+    places = [Path(DATA_ROOT), *Path(DATA_ROOT).parents]
+    try:
+        answer = find_engine(env)
+        engine = EngineState(answer.server_version, answer.storage_driver, user_map=answer.user_map)
+        places[:0] = [answer.data_root] if answer.data_root else []
+    except CanneryError as error:
+        engine = EngineState(problem=error.what, hint=error.hint)
+    place = next(filter(_is_there, places))
     disk = os.statvfs(place)
     found = read_tree(Path("/"), chip_paths, None)
     return replace(
@@ -249,15 +252,6 @@ def _named(text: str) -> User | None:
     return User(entry.pw_name, entry.pw_uid, frozenset({entry.pw_gid, *others}))
 
 
-def _engine(env: Mapping[str, str]) -> tuple[EngineState, Path | None]:
-    """Ask for an engine."""
-    try:
-        found = find_engine(env)
-    except CanneryError as error:
-        return EngineState(problem=error.what, hint=error.hint), None
-    return EngineState(found.server_version, found.storage_driver, user_map=found.user_map), found.data_root
-
-
 def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
     """Return what `npu-smi info` prints, None where it is not there. It hangs where the driver does."""
     program = next((path for path in NPU_SMI if path in paths), None)
@@ -270,12 +264,6 @@ def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
     except OSError as error:
         return f"it cannot be started: {error.strerror}"
     return done.stdout + done.stderr
-
-
-def _existing(path: Path) -> Path:
-    while not _is_there(path):
-        path = path.parent
-    return path
 
 
 def _is_there(path: Path) -> bool:
