@@ -1,23 +1,26 @@
-"""An image against itself and against a profile: what does not fit or differs, the heaviest first, and the report.
+"""An image as values, compared with itself and with a profile: what does not fit or differs, the heaviest first.
 
-An image is against itself where packages of it are not made for each other, by the table and by their own metadata.
+Of an image: its Python and packages, CANN, OS, environment, and Cannery's manifest. An image is compared with itself
+where packages of it are not made for each other, by the table and by their own metadata.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON
-from cannery.catalog.target import is_version, live, marker_environment, without_build
+from cannery.catalog.target import is_version, live, marker_environment, order, without_build
 from cannery.compat.subject import holds, phrase
+from cannery.plan.manifest import MANIFEST_PATH, MANIFEST_SCHEMA
 from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
 from cannery.recipe.select import TORCH, TORCH_NPU, rows_for
@@ -26,11 +29,117 @@ from cannery.vocab import Arch, BaseKind, Install
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from cannery.against.image import Distribution, Image
-    from cannery.catalog.catalog import Catalog
+    from cannery.catalog.catalog import BaseLine, Catalog
     from cannery.catalog.compatibility import Compatibility
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
+
+TOOLKIT = "toolkit"
+TOOLKIT_VERSION = re.compile(r"^version=(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the engine reports of an image; `arch` is Docker's word."""
+
+    id: str
+    arch: str
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """An installed distribution; `requires` are its PEP 508 requirements."""
+
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Image:
+    """What is in an image.
+
+    `python` is the version (`major.minor`) of the one that PATH has first, `packages` are what it can import, by
+    normalised name. `cann` maps parts of CANN (toolkit, nnal) to versions. `manifest` is Cannery's own; None for an
+    image that Cannery did not make.
+    """
+
+    config: Config
+    os: str
+    python: str
+    prefix: str
+    packages: Mapping[str, Distribution]
+    cann: Mapping[str, str]
+    manifest: Mapping[str, Any] | None = None
+
+    @property
+    def toolkit(self) -> str:
+        """The version of the CANN in use; "" where there is none."""
+        return self.cann.get(TOOLKIT, "")
+
+
+def version_files(bases: Mapping[str, BaseLine]) -> tuple[str, ...]:
+    """Return the files in which CANN writes its versions."""
+    return tuple(dict.fromkeys(path for _name, _pattern, path in _asked(bases)))
+
+
+def read_facts(config: Config, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
+    """Return what is in an image; `seen` is what `cannery.against.io.look` prints."""
+    packages: dict[str, Distribution] = {}
+    for name, version, requires in seen["packages"]:
+        one = Distribution(canonicalize_name(str(name)), str(version), tuple(map(str, requires)))
+        packages.setdefault(one.name, one)  # the first one on the search path is imported
+    texts = seen["texts"]
+    release = (texts.get("/etc/os-release") or texts.get("/usr/lib/os-release", "")).splitlines()
+    os = {name: value.strip("\"' ") for name, _, value in (line.partition("=") for line in release)}
+    return Image(
+        config=config,
+        os=f"{os.get('ID', '')}{os.get('VERSION_ID', '')}".lower(),
+        python=seen["python"],
+        prefix=seen["prefix"],
+        packages=packages,
+        cann=_cann(seen["versions"], bases),
+        manifest=_manifest(texts.get(MANIFEST_PATH, "")),
+    )
+
+
+def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str], str]]:
+    """Give (part of CANN, pattern of its version, path) of each version file of the base lines."""
+    for file in (file for line in bases.values() for file in line.version_files):
+        pattern = re.escape(file.line).replace(re.escape("{version}"), r"(\S+)")
+        for arch in Arch:
+            yield file.name, re.compile(rf"^{pattern}\s*$", re.MULTILINE), file.at(arch)
+
+
+def _cann(seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> dict[str, str]:
+    """Return the version of each part of CANN: of several, the one that the environment names, else the newest."""
+    asked = [*_asked(bases), *((TOOLKIT, TOOLKIT_VERSION, path) for path in seen if path.endswith(".info"))]
+    found = [(*seen[path], name, pattern) for name, pattern, path in asked if path in seen]
+    versions = [
+        (is_used, order(match[1]), name, without_build(match[1].lower()))
+        for is_used, text, name, pattern in found
+        if (match := pattern.search(text))
+    ]
+    return {name: version for _used, _order, name, version in sorted(versions)}
+
+
+def _manifest(text: str) -> Mapping[str, Any] | None:
+    """Return a manifest of this schema; None for any other text, and for a manifest that somebody edited."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or value.get("schema") != MANIFEST_SCHEMA:
+        return None
+    target, sources = value.get("target"), value.get("sources")
+    if not isinstance(target, dict) or not isinstance(sources, list):
+        return None
+    texts = [value.get("profile"), value.get("plan"), *target.values()]
+    is_whole = all(isinstance(one, str) for one in texts) and all(isinstance(one, dict) for one in sources)
+    return value if is_whole else None
+
 
 TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 CORE = frozenset({TORCH, TORCH_NPU})
@@ -316,7 +425,11 @@ def report_lines(
     if image.manifest is not None:
         yield f"made by Cannery as {image.manifest['profile']}, plan {image.manifest['plan']}"
     yield from _differences([one for one in best.differences if one.kind is Kind.UNFIT], every=every)
-    rows = [HEADER, *map(_row, comparisons)]
+    rows = [HEADER]
+    for one in comparisons:
+        packages = f"{len(one.equal)} of {len(one.expected.packages)}"
+        cann = _pair(one.image.toolkit, one.expected.cann)
+        rows.append((one.expected.name, packages, cann, _pair(one.image.python, one.expected.recipe.target.python)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     for name, reason in skipped.items():
@@ -340,12 +453,6 @@ def _folded(words: Sequence[str], most: int, *, every: bool) -> Iterator[str]:
     yield from words if every else words[:most]
     if len(words) > most and not every:
         yield f"… and {len(words) - most} more (--all)"
-
-
-def _row(one: Comparison) -> tuple[str, ...]:
-    target, image = one.expected.recipe.target, one.image
-    packages = f"{len(one.equal)} of {len(one.expected.packages)}"
-    return one.expected.name, packages, _pair(image.toolkit, one.expected.cann), _pair(image.python, target.python)
 
 
 def _pair(found: str, wanted: str) -> str:

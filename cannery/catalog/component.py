@@ -103,7 +103,7 @@ class PatchSets(Closed):
 
 
 class Edit(Closed):
-    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.edits`); one of these, and why.
+    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.io.patching`); one of these, and why.
 
     `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `takes_over`
     functions: a module of ours has them then.

@@ -87,7 +87,7 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Try the sets for a commit on another one, and print what becomes of each patch."""
     from cannery.patches.io.git_apply import git_repository
     from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
-    from cannery.sources.io.trees import TreeReader
+    from cannery.sources.io.export import TreeReader
 
     catalog = context.catalog()
     component = source_component(catalog, arguments.repo)

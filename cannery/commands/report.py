@@ -200,7 +200,7 @@ def _at_revision(context: Context, revision: str, profile: str, options: Options
 
 def _of_image(context: Context, reference: str) -> Contents:
     """Look into an image as `verify --against` does. Raises as `cannery.against.io.read` and `place_with`."""
-    from cannery.against.image import read_facts, version_files
+    from cannery.against.compare import read_facts, version_files
     from cannery.against.io.read import read_config, read_image
     from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
     from cannery.commands.place import place_with

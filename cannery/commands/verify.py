@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cannery.against.compare import compare, expected, nearest, report_lines
-from cannery.against.image import read_facts, version_files
+from cannery.against.compare import compare, expected, nearest, read_facts, report_lines, version_files
 from cannery.against.io.read import read_config, read_image
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
@@ -29,8 +28,7 @@ from cannery.vocab import BaseKind
 if TYPE_CHECKING:
     import argparse
 
-    from cannery.against.compare import Comparison
-    from cannery.against.image import Image
+    from cannery.against.compare import Comparison, Image
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan import Plan

@@ -15,7 +15,7 @@ import pytest
 from test_store import LOWER, put
 
 from cannery import cli
-from cannery.against.image import Config
+from cannery.against.compare import Config
 from cannery.against.io import read as image_read
 from cannery.against.io.look import look
 from cannery.against.io.read import read_config, read_image

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import factories
 
-from cannery.against.image import Config, Image, read_facts
+from cannery.against.compare import Config, Image, read_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ from cannery.recipe.recipe import Options
 from cannery.vocab import Install
 
 if TYPE_CHECKING:
-    from cannery.against.image import Image
+    from cannery.against.compare import Image
     from cannery.recipe.recipe import Recipe
 
 WITHOUT_OTHERS = {"vllm": "0.1", "pip": "25.0"}

@@ -6,7 +6,7 @@ import pytest
 
 from cannery.catalog.component import Edit
 from cannery.errors import BuildFailedError
-from cannery.patches.edits import edited
+from cannery.patches.io.patching import edited
 
 INIT = b"import logging\n\nfrom .utils.device import is_npu_available\n\n__all__ = []\n"
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.against.image import Config
+from cannery.against.compare import Config
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, UsageError

@@ -25,9 +25,9 @@ from cannery.engine.oci import RefusedError
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places, url_path
 from cannery.lock.io.wheels import wheel_metadata
+from cannery.sources.io.export import TreeReader, requirement_texts
 from cannery.sources.io.git import read
 from cannery.sources.io.git_cache import GitCache
-from cannery.sources.io.trees import TreeReader, requirement_texts
 from cannery.sources.plan import COMMIT
 from cannery.sources.requires import is_requirement_file
 from cannery.util.addresses import parse_reference

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.catalog.component import PatchSets
-    from cannery.sources.io.trees import TreeReader
+    from cannery.sources.io.export import TreeReader
 
 SUFFIX = ".patch"
 OURS = "images/patches"

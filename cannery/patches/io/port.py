@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.patches.io.git_apply import Files, Git
     from cannery.patches.sets import PatchFile, PatchSet
-    from cannery.sources.io.trees import TreeReader
+    from cannery.sources.io.export import TreeReader
     from cannery.sources.io.work_tree import WorkTree
 
     # Opens the tree of a component at a commit.

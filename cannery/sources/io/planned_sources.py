@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import UnableError, UsageError
 from cannery.plan.sources import LocalTree
+from cannery.sources.io.export import TreeReader, requirement_texts
 from cannery.sources.io.fetch import LOCAL, fetch_sources
-from cannery.sources.io.trees import TreeReader, requirement_texts
 from cannery.sources.plan import source_request
 from cannery.sources.requires import compare
 from cannery.vocab import did_you_mean
