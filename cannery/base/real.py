@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import Recipe
 
 _PYTHON = re.compile(r"(/usr/local/python[0-9][0-9.]*)/bin")
+OF_THE_IMAGE = "set CANN, CHIP, OS and PYTHON to those of the image"
 # Base images of distributions name themselves in these two labels, as /etc/os-release does.
 _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
 
@@ -57,7 +58,13 @@ def _config_findings(recipe: Recipe, reference: str, config: ImageConfig) -> Ite
         yield Finding(Severity.ERROR, "base.arch", what, fix=f"ARCH={config.architecture}, or another base")
     homes = tuple(dict.fromkeys(_PYTHON.findall(config.env.get("PATH", ""))))
     if home not in homes:
-        yield _no_python(recipe, reference, home, homes)
+        instead = f"it has {' and '.join(homes)}" if homes else "its PATH names none"
+        what = f"{reference} has no Python in {home}: {instead}"
+        why = "the stages run that interpreter, and the environment names its folder"
+        file = f"images/bases/{recipe.base.line.cann}.yaml"
+        fix = f"BASE=<an older digest of the image>, or record what it has in {file}"
+        is_custom = recipe.base.kind is BaseKind.CUSTOM
+        yield Finding(Severity.ERROR, "base.python", what, why, OF_THE_IMAGE if is_custom else fix)
     expected = expand_env(recipe.base.line, recipe.target, recipe.base.tag)
     if "ASCEND_TOOLKIT_HOME" not in config.env:
         what = f"{reference} sets no ASCEND_TOOLKIT_HOME: is it a CANN image?"
@@ -68,20 +75,6 @@ def _config_findings(recipe: Recipe, reference: str, config: ImageConfig) -> Ite
     if name in {"ubuntu", "openeuler", "debian"} and version and recipe.target.os != f"{name}{version}":
         what = f"the labels of {reference} name {name} {version}, the target is {recipe.target.os}"
         yield _warning(recipe, "base.os", what, "OS decides which package manager is used")
-
-
-def _no_python(recipe: Recipe, reference: str, home: str, homes: tuple[str, ...]) -> Finding:
-    instead = f"it has {' and '.join(homes)}" if homes else "its PATH names none"
-    is_custom = recipe.base.kind is BaseKind.CUSTOM
-    return Finding(
-        Severity.ERROR,
-        "base.python",
-        f"{reference} has no Python in {home}: {instead}",
-        "the stages run that interpreter, and the environment names its folder",
-        "set CANN, CHIP, OS and PYTHON to those of the image"
-        if is_custom
-        else f"BASE=<an older digest of the image>, or record what it has in images/bases/{recipe.base.line.cann}.yaml",
-    )
 
 
 def _env_findings(
@@ -104,8 +97,7 @@ def _env_findings(
 
 def _warning(recipe: Recipe, code: str, what: str, why: str = "") -> Finding:
     if recipe.base.kind is BaseKind.CUSTOM:
-        fix = "set CANN, CHIP, OS and PYTHON to those of the image"
-        return Finding(Severity.WARNING, code, what, why or "the image gets the target's environment", fix)
+        return Finding(Severity.WARNING, code, what, why or "the image gets the target's environment", OF_THE_IMAGE)
     why = "tags are rewritten in place: the pushed image is not the one that was recorded"
     fix = f"compare with images/bases/{recipe.base.line.cann}.yaml"
     return Finding(Severity.WARNING, code, what, why, fix)

@@ -288,7 +288,15 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             yield Check("driver.version", State.ERROR, f"no driver: there is no {place}", DRIVER_PACKAGE)
         return
     yield _against(found, wanted)
-    yield from _asked(found, wanted)
+    wish = wanted.wish
+    if wish is None:
+        return
+    words = f"{wish.wanted} or newer" if wish.wanted[0].isdigit() else wish.wanted
+    if order(found) and holds(DRIVER, wish.wanted, found):
+        yield ok("driver.asked", f"{found}; {wish.who} asks for {words}")
+    else:
+        message = f"{found}; {wish.who} asks for {words} ({wish.source})"
+        yield Check("driver.asked", State.WARNING, message, f"a driver {words}")
 
 
 def _against(found: str, wanted: Wanted) -> Check:
@@ -327,19 +335,6 @@ def _against(found: str, wanted: Wanted) -> Check:
 
 def _key(series: str) -> list[int]:
     return [int(part) for part in series.split(".")]
-
-
-def _asked(found: str, wanted: Wanted) -> Iterator[Check]:
-    """Compare the driver with what the set's releases ask for (images/compatibility.yaml)."""
-    wish = wanted.wish
-    if wish is None:
-        return
-    words = f"{wish.wanted} or newer" if wish.wanted[0].isdigit() else wish.wanted
-    if order(found) and holds(DRIVER, wish.wanted, found):
-        yield ok("driver.asked", f"{found}; {wish.who} asks for {words}")
-    else:
-        message = f"{found}; {wish.who} asks for {words} ({wish.source})"
-        yield Check("driver.asked", State.WARNING, message, f"a driver {words}")
 
 
 def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:

@@ -328,7 +328,12 @@ class Options:
                 return
             if value.startswith("--"):
                 self.rest.popleft()
-                self._long(value)
+                name, equals, given = value[2:].partition("=")
+                key = self._known(ALIASES.get(name, name))
+                if equals or key in SWITCHES:
+                    self.settings.append(Setting(key, given if equals else None, value))
+                else:
+                    self._with_next(key, value)
             elif value.startswith("-") and value != "-":
                 self.rest.popleft()
                 self._short(value)
@@ -344,14 +349,6 @@ class Options:
         after = self.rest[1]
         goes_on = after.startswith(("-", "$", "`", "<")) or _IMAGE.fullmatch(after)
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
-
-    def _long(self, word: str) -> None:
-        name, equals, given = word[2:].partition("=")
-        key = self._known(ALIASES.get(name, name))
-        if equals or key in SWITCHES:
-            self.settings.append(Setting(key, given if equals else None, word))
-        else:
-            self._with_next(key, word)
 
     def _known(self, name: str) -> str:
         """Return the option that is meant: the nearest one where docker has none of that name."""

@@ -158,25 +158,22 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
 
 def _job(where: str, job: Mapping[str, Any]) -> Iterator[Container]:
     """Give the container of a workflow's job, and those of its services: their `options` are docker's."""
-    named = [(f"{where}.container", job.get("container"))]
-    named += [(f"{where}.services.{name}", one) for name, one in _mapping(job.get("services")).items()]
-    for place, one in named:
+    named = {f"{where}.container": job.get("container")}
+    named |= {f"{where}.services.{name}": one for name, one in _mapping(job.get("services")).items()}
+    for place, one in named.items():
         value = {"image": one} if isinstance(one, str) else _mapping(one)
-        if value.get("image"):
-            yield _with_options(place, value)
-
-
-def _with_options(where: str, value: Mapping[str, Any]) -> Container:
-    image, options = (_open(str(value.get(key) or "")) for key in ("image", "options"))
-    try:
-        line = run_lines(f"docker run {' '.join(options.split())} {shlex.quote(image)}").lines[0]
-    except UsageError as error:
-        raise UsageError(f"{where}.options cannot be read: {error.what}", where=where, hint=error.hint) from error
-    settings, misread = (line.settings, line.misread) if isinstance(line, Container) else ((), ())
-    found = [Setting(one.key, one.value, f"{where}.options: {one.word}") for one in settings]
-    others = {"volumes": value.get("volumes"), "environment": value.get("env")}
-    found += (Setting(one.key, _open(one.value or ""), one.word) for one in _settings(where, others))
-    return Container(image, tuple(found), (), where, misread=misread)
+        if not value.get("image"):
+            continue
+        image, options = (_open(str(value.get(key) or "")) for key in ("image", "options"))
+        try:
+            line = run_lines(f"docker run {' '.join(options.split())} {shlex.quote(image)}").lines[0]
+        except UsageError as error:
+            raise UsageError(f"{place}.options cannot be read: {error.what}", where=place, hint=error.hint) from error
+        settings, misread = (line.settings, line.misread) if isinstance(line, Container) else ((), ())
+        found = [Setting(one.key, one.value, f"{place}.options: {one.word}") for one in settings]
+        others = {"volumes": value.get("volumes"), "environment": value.get("env")}
+        found += (Setting(one.key, _open(one.value or ""), one.word) for one in _settings(place, others))
+        yield Container(image, tuple(found), (), place, misread=misread)
 
 
 def _open(text: str) -> str:

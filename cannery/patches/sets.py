@@ -125,23 +125,19 @@ def surplus(text: bytes) -> int | None:
     while at < len(lines):
         header = HUNK.match(lines[at])
         at += 1
-        if header:
-            at = _end(lines, at, int(header[2] or 1), int(header[4] or 1))
-            line = lines[at]
-            is_header = line.startswith(b"--- ") and lines[at + 1].startswith(b"+++ ")
-            if line[:1] in {b"+", b"-", b" "} and line.strip() not in {b"", b"--"} and not is_header:
-                return at + 1
+        if not header:
+            continue
+        old, new = int(header[2] or 1), int(header[4] or 1)
+        while (old > 0 or new > 0) and at < len(lines) - 1:
+            sign = lines[at][:1]
+            old -= sign not in {b"+", b"\\"}
+            new -= sign not in {b"-", b"\\"}
+            at += 1
+        line = lines[at]
+        is_header = line.startswith(b"--- ") and lines[at + 1].startswith(b"+++ ")
+        if line[:1] in {b"+", b"-", b" "} and line.strip() not in {b"", b"--"} and not is_header:
+            return at + 1
     return None
-
-
-def _end(lines: list[bytes], at: int, old: int, new: int) -> int:
-    """Return the index after the hunk whose lines start at `at`, as its header counts them."""
-    while (old > 0 or new > 0) and at < len(lines) - 1:
-        sign = lines[at][:1]
-        old -= sign not in {b"+", b"\\"}
-        new -= sign not in {b"-", b"\\"}
-        at += 1
-    return at
 
 
 @dataclass(frozen=True)

@@ -143,23 +143,18 @@ def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
             for one in names:
                 origin = f"from {'.' * statement.level}{statement.module} import {one.name}"
                 yield Kind.MODULE_ATTR, one.asname or one.name, origin
-        case _:
-            nodes = (node for target in _targets(statement) for node in ast.walk(target))
-            for node in nodes:
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    yield Kind.ATTRIBUTE, node.id, ""
-
-
-def _targets(statement: ast.stmt) -> list[ast.expr]:
-    """Return what a statement assigns to."""
-    match statement:
-        case ast.Assign():
-            return statement.targets
+        case ast.Assign(targets=targets):
+            yield from _stored(targets)
         case ast.AnnAssign() | ast.AugAssign() | ast.For() | ast.AsyncFor():
-            return [statement.target]
+            yield from _stored([statement.target])
         case ast.With() | ast.AsyncWith():
-            return [item.optional_vars for item in statement.items if item.optional_vars is not None]
-    return []
+            yield from _stored([item.optional_vars for item in statement.items if item.optional_vars is not None])
+
+
+def _stored(targets: Iterable[ast.expr]) -> Iterator[tuple[Kind, str, str]]:
+    for node in (node for target in targets for node in ast.walk(target)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield Kind.ATTRIBUTE, node.id, ""
 
 
 WORTH_LISTING = frozenset({Kind.CLASS, Kind.METHOD})

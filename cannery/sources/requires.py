@@ -164,19 +164,14 @@ def _read_toml(reading: _Reading, path: str, text: str, what: str) -> None:
     elif "project" not in data:
         reading.unread.append(f"{path} has no [project]: what the tree asks for is in setup.py or setup.cfg")
     elif "dependencies" in project.get("dynamic", []):
-        _read_dynamic(reading, path, _table(data, "tool", "setuptools", "dynamic", "dependencies"))
+        # setuptools reads them from files.
+        names = _table(data, "tool", "setuptools", "dynamic", "dependencies").get("file", [])
+        if not names:
+            reading.unread.append(f"{path} leaves its dependencies to setup.py: name that file as a place")
+        for name in [names] if isinstance(names, str) else names:
+            _read_place(reading, posixpath.normpath(posixpath.join(posixpath.dirname(path), name)))
     else:
         reading.texts += project.get("dependencies", [])
-
-
-def _read_dynamic(reading: _Reading, path: str, dynamic: Mapping[str, Any]) -> None:
-    """What setuptools reads from files when pyproject.toml leaves the dependencies open."""
-    names = dynamic.get("file", [])
-    if not names:
-        reading.unread.append(f"{path} leaves its dependencies to setup.py: name that file as a place")
-    for name in [names] if isinstance(names, str) else names:
-        inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-        _read_place(reading, inner)
 
 
 def _table(data: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

@@ -156,18 +156,14 @@ def _hash_table(names: Sequence[str]) -> bytes:
     count = max(1, len(names))
     buckets, chains = [0] * count, [0] * (len(names) + 1)
     for index, name in enumerate(names, start=1):
-        bucket = _sysv_hash(name) % count
+        value = 0
+        for byte in name.encode():  # the hash of the System V ABI
+            value = (value << 4) + byte
+            high = value & 0xF0000000
+            value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+        bucket = value % count
         chains[index], buckets[bucket] = buckets[bucket], index
     return struct.pack(f"<{2 + count + len(chains)}I", count, len(chains), *buckets, *chains)
-
-
-def _sysv_hash(name: str) -> int:
-    value = 0
-    for byte in name.encode():
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-    return value
 
 
 def _section_headers(sections: Sequence[_Section], end: int) -> tuple[int, bytes]:

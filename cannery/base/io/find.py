@@ -103,11 +103,10 @@ def _found(need: BaseNeed, search: Search) -> BaseImage:
     if need.kind is BaseKind.CUSTOM and isinstance(local := _held(need, _client(engine), unpublished=True), BaseImage):
         search.say(f"base: {local.reference}, which this engine has, and no registry")
         return local
-    found, reasons = _first(need, partial(_asked_here, need, search.access), search.access.limits.total + GRACE)
-    if found is None:
-        _refuse_other_image(need, search.access, reasons)
-        return _elsewhere(need, search, _client(engine), reasons)
+    found, reasons = _first(need, search.access)
     _refuse_other_image(need, search.access, reasons)
+    if found is None:
+        return _elsewhere(need, search, _client(engine), reasons)
     for reference, reason in reasons.items():
         search.say(f"base: not {reference}: {reason}")
     search.say(f"base: {found.reference} is {_short(found)} (found in {time.monotonic() - started:.1f} s)")
@@ -152,10 +151,11 @@ def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer
     return begin(partial(ask, reference, need.arch, need.arches, access))
 
 
-def _first(need: BaseNeed, start: Callable[[str], Future[Answer]], seconds: float) -> tuple[BaseImage | None, Reasons]:
+def _first(need: BaseNeed, access: Access) -> tuple[BaseImage | None, Reasons]:
     """Ask for all references at once; return the first in order that exists, and why those before it do not."""
+    seconds = access.limits.total + GRACE
     end = time.monotonic() + seconds
-    futures = {reference: start(reference) for reference in need.references}
+    futures = {reference: _asked_here(need, access, reference) for reference in need.references}
     reasons: Reasons = {}
     for reference, future in futures.items():
         try:

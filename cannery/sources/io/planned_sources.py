@@ -163,20 +163,15 @@ def syntax_doubts(tar: Path, modules: Collection[str], python: str) -> Iterator[
     faults, wanted = [], {*modules}
     with closing(TreeReader(tar)) as tree:
         for path in tree.paths:
-            is_module = path.endswith(".py") and not wanted.isdisjoint(path.split("/")[:-1])
-            if is_module and (fault := _syntax(tree.read(path) or b"", version)):
-                faults.append(f"{path}, {fault}")
+            if not path.endswith(".py") or wanted.isdisjoint(path.split("/")[:-1]):
+                continue
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    ast.parse(tree.read(path) or b"", feature_version=(version[0], version[1]))
+            except SyntaxError as error:
+                faults.append(f"{path}, line {error.lineno}: {error.msg}")
+            except (ValueError, RecursionError, MemoryError) as error:
+                faults.append(f"{path}, {str(error) or 'nested too deeply'}")
     if faults:
         more = f" (and {len(faults) - 1} more files)" if len(faults) > 1 else ""
         yield f"Python {python} cannot compile {faults[0]}{more}"
-
-
-def _syntax(source: bytes, version: tuple[int, ...]) -> str:
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            ast.parse(source, feature_version=(version[0], version[1]))
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:
-        return str(error)
-    return ""

@@ -32,6 +32,7 @@ DISTRIBUTION_COMPONENTS = {
     "debian": ("main", "contrib", "non-free", "non-free-firmware"),
     "ubuntu": ("main", "restricted", "universe", "multiverse"),
 }
+OFFICIAL_KEY = re.compile(r"|(?:.*/)?(?:debian|ubuntu)-archive[^/\n]*")
 POCKETS = ("", "-updates", "-security")
 ROLLING = ("oldstable", "stable", "testing", "unstable", "sid")
 # Options of an entry that say how far the mirror is trusted; they stay in force. Not kept: arch, lang, target, pdiffs.
@@ -101,7 +102,8 @@ def distribution_sources(release: HostRelease, etc_apt: Path = Path("/etc/apt"))
     for names in ((release.codename,), ROLLING):
         suites = {f"{name}{pocket}" for name in names for pocket in POCKETS}
         own = own or [source for source in usable if source.suite in suites]
-    chosen = [source for source in own if _official_key(source.signed_by)] or own
+    # No key named (apt's trusted ones), or a key file of the distribution's own keyring package.
+    chosen = [source for source in own if OFFICIAL_KEY.fullmatch(source.signed_by)] or own
     if not chosen:
         raise UnableError(
             f"no package source for {release.id} {release.codename}",
@@ -206,13 +208,6 @@ def _expanded(uri: str, etc_apt: Path) -> tuple[str, ...]:
     return tuple(words[0] for words in entries if words)
 
 
-def _official_key(signed_by: str) -> bool:
-    """No key named (apt's trusted ones), or a key file of the distribution's own keyring package."""
-    if "\n" in signed_by:
-        return False
-    return not signed_by or bool(re.match(r"(debian|ubuntu)-archive", Path(signed_by).name))
-
-
 # Enough for every package Cannery takes; other components would only cost time.
 FETCH_COMPONENTS = ("main", "universe")
 UPDATE_TIMEOUT = 180.0  # seconds
@@ -308,10 +303,14 @@ def unpack(deb: Path, dest: Path) -> None:
 def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -> Path:
     """Folder of a private apt for exactly these sources, with its configuration written."""
     base = (cache / "apt").resolve()
-    text = "".join(
-        source_lines(suite, (source,), signed_by=_key_file(source, base), extra="lang=none target=Packages")
-        for source in sources
-    )
+    text = ""
+    for source in sources:
+        key = source.signed_by
+        if "\n" in key:  # an inline one
+            file = base / "keys" / f"{sha256_bytes(key.encode())[:16]}.asc"
+            write_atomic(file, key + "\n")
+            key = str(file)
+        text += source_lines(suite, (source,), signed_by=key, extra="lang=none target=Packages")
     folder = base / f"{suite}-{arch}-{sha256_bytes(text.encode())[:8]}"
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -319,15 +318,6 @@ def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -
     write_atomic(folder / "sources.list", text, mode=0o600)  # may hold a mirror's password
     write_atomic(folder / "apt.conf", CONFIG.format(arch=arch, folder=quote(str(folder))))
     return folder
-
-
-def _key_file(source: Source, base: Path) -> str:
-    """Path of the entry's key, an inline one put into a file; "" where the host's apt goes by its trusted keys."""
-    if "\n" not in source.signed_by:
-        return source.signed_by
-    path = base / "keys" / f"{sha256_bytes(source.signed_by.encode())[:16]}.asc"
-    write_atomic(path, source.signed_by + "\n")
-    return str(path)
 
 
 def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> str:
