@@ -20,6 +20,7 @@ _WORDS = {
     "image": "system packages, and the layers put together",
     "context": "files of the build sent to the engine",
     "export": "image written to the engine",
+    "cache": "read from a registry, and written there",
 }
 # Stages that compile a source for its layer (templates/stages/source.j2): nothing is known of how long they take.
 _COMPILES = "made-"

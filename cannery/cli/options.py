@@ -176,7 +176,7 @@ def build(sub: ArgumentParser) -> None:
     add("--no-cache", action="store_true", help="build every stage again")
     add("--no-stamp", action="store_true", help="look at everything again, even where nothing has changed")
     add("--builder", metavar="NAME", help="a buildx builder of yours (real bases only); the image is loaded back")
-    add("--cache", metavar="REF", help="with --builder: its cache is read from REF in a registry, and written there")
+    add("--cache", metavar="REF", help="BuildKit's cache: read from REF in a registry, and written there")
     ways = "auto (default), assemble (this host makes what needs no system) or bake (BuildKit makes every layer)"
     add(
         "--with", dest="way", choices=("auto", "assemble", "bake"), default="auto", help=f"who makes the layers: {ways}"

@@ -121,16 +121,22 @@ def _check_space(place: ImagePlace, plan: Plan) -> None:
 
 
 def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
-    """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name."""
+    """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name.
+
+    Raises `UsageError` for a cache in a registry that the engine's own builder cannot write.
+    """
     found = _builder(arguments, context, plan)
     if arguments.cache:
         parse_reference(arguments.cache, "CACHE")
-        if not found:
-            what = "CACHE: the engine's own builder writes no cache to a registry"
-            raise UsageError(what, hint="name a builder that does: BUILDER=… of `docker buildx ls`, on a real base")
+        if not found and find_engine(context.env).is_classic:
+            what = "CACHE: the builder of this engine writes no cache to a registry"
+            hint = (
+                "BUILDER=… names one that does (`docker buildx ls`), for a real base; or let the engine keep images in "
+                "containerd's store, as Docker 29 does by default"
+            )
+            raise UsageError(what, hint=hint)
     if found:
-        engine = find_engine(context.env)
-        require_builder(engine, found, context.env)
+        require_builder(find_engine(context.env), found, context.env)
     return found
 
 

@@ -67,8 +67,8 @@ def why_baked(work: Work, options: BuildOptions) -> str:
     """
     plan, place = work.plan, work.place
     if not isinstance(place, EnginePlace):
-        if options.no_cache or options.builder or options.way is Way.BAKE:
-            what = "BuildKit makes an image for --no-cache, --builder and --with bake, and no Docker engine is running"
+        if options.no_cache or options.builder or options.cache or options.way is Way.BAKE:
+            what = "--no-cache, --builder, --cache and --with bake need BuildKit, and no Docker engine is running"
             raise UnableError(what, hint=f"leave the option out, or {INSTALL}")
         return ""
     is_standin = plan.recipe.base.kind is BaseKind.STANDIN

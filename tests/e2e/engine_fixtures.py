@@ -10,12 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from docker_engine.daemon import Layout
+from docker_engine import engine as own_engine
+from docker_engine.daemon import Layout, daemon_config
+from docker_engine.packages import install, installed
 
 from cannery.context import read_context
 from cannery.engine.io.find import Engine, NoEngineError, find_engine
@@ -75,6 +78,23 @@ class Image:
     def reference(self) -> str:
         """Its tag with the plan."""
         return str(self.table["references"][0])
+
+
+@contextmanager
+def containerd_engine(folder: Path) -> Iterator[Layout]:
+    """Start an empty engine of tools/engine.py that keeps images in containerd's store; remove it at the end."""
+    shared, layout = (Layout.of(one) for one in (read_context(ROOT).cache, folder))
+    assert installed(shared) or install(shared)
+    layout.root.mkdir()
+    (layout.root / "versions").symlink_to(shared.root / "versions")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        with_containerd = {"features": {"containerd-snapshotter": True}}
+        monkeypatch.setattr(own_engine, "daemon_config", lambda *words: daemon_config(*words) | with_containerd)
+        own_engine.start(layout, os.environ)
+    try:
+        yield layout
+    finally:
+        own_engine.remove(layout, os.environ)
 
 
 def bare_cache(cache: Path, other: Path) -> None:

@@ -6,16 +6,11 @@ they came. The engine is one of tools/engine.py, started for this and removed af
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from docker_engine import engine
-from docker_engine.daemon import Layout, daemon_config
-from docker_engine.packages import install, installed
 
-from cannery.context import read_context
-from tests.e2e.engine_fixtures import ROOT
+from tests.e2e.engine_fixtures import containerd_engine
 from tests.e2e.test_ship import (
     registry,
     ship,
@@ -59,17 +54,9 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipyard]:
-    shared, layout = (Layout.of(folder) for folder in (read_context(ROOT).cache, tmp_path_factory.mktemp("containerd")))
-    assert installed(shared) or install(shared)
-    layout.root.mkdir()
-    (layout.root / "versions").symlink_to(shared.root / "versions")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        with_containerd = {"features": {"containerd-snapshotter": True}}
-        monkeypatch.setattr(engine, "daemon_config", lambda *words: daemon_config(*words) | with_containerd)
-        engine.start(layout, os.environ)
-    try:
-        with shipyard(tmp_path_factory.mktemp("shipyard"), layout.host) as found:
-            assert "io.containerd.snapshotter.v1" in str(found.client.info()["DriverStatus"])
-            yield found
-    finally:
-        engine.remove(layout, os.environ)
+    with (
+        containerd_engine(tmp_path_factory.mktemp("containerd")) as layout,
+        shipyard(tmp_path_factory.mktemp("shipyard"), layout.host) as found,
+    ):
+        assert "io.containerd.snapshotter.v1" in str(found.client.info()["DriverStatus"])
+        yield found

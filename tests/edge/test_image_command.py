@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -375,17 +376,27 @@ def test_the_build_itself_sets_the_exact_tag_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "is_classic", "code", "message"),
     [
-        (("--cache", "r.example/team/cache"), "writes no cache to a registry"),
-        (("--cache", "r.example/team/cache", "--base", "standin"), "writes no cache to a registry"),
-        (("--cache", "r.example/Team cache"), "CACHE"),
+        (("r.example/team/cache",), True, ExitCode.USAGE, "writes no cache to a registry"),
+        (("r.example/team/cache", "--base", "standin"), True, ExitCode.USAGE, "writes no cache to a registry"),
+        (("r.example/Team cache",), False, ExitCode.USAGE, "CACHE"),
+        (("r.example/team/cache",), False, ExitCode.NETWORK, "no registry gives the base image"),  # it goes on
     ],
 )
-def test_a_cache_that_no_builder_writes_is_refused_at_once(image: Image, words: tuple[str, ...], message: str) -> None:
-    done = image(*words)
-    assert (done.code, message in done.err) == (ExitCode.USAGE, True), done.err
-    assert image.registries[0].seen == []
+def test_a_cache_that_no_builder_writes_is_refused_at_once(
+    image: Image,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    is_classic: bool,
+    code: ExitCode,
+    message: str,
+) -> None:
+    engine = replace(made_engine(Path("docker")), is_classic=is_classic)
+    monkeypatch.setattr(image_command, "find_engine", lambda _env: engine)
+    done = image("--cache", *words)
+    assert (done.code, message in done.err) == (code, True), done.err
+    assert (image.registries[0].seen == []) == (code is ExitCode.USAGE)
 
 
 def made_engine(client: Path) -> Engine:

@@ -201,7 +201,13 @@ def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeyp
 
 
 @pytest.mark.parametrize(
-    "options", [BuildOptions(no_cache=True), BuildOptions(builder="mine"), BuildOptions(way=Way.BAKE)]
+    "options",
+    [
+        BuildOptions(no_cache=True),
+        BuildOptions(builder="mine"),
+        BuildOptions(cache="r.example/c"),
+        BuildOptions(way=Way.BAKE),
+    ],
 )
 def test_what_buildkit_alone_does_needs_an_engine(context: Context, options: BuildOptions) -> None:
     place = module.store_place(context)
