@@ -75,7 +75,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
 def each_yaml_text_is_parsed_once() -> None:
     """Parse a file of a catalog once in a session: thousands of tests read the same sixty files.
 
-    Nothing writes to what is parsed; `cannery.catalog.yaml_text` itself, which its tests call, is as it was.
+    Nothing writes to what is parsed; `cannery.catalog.documents` itself, which its tests call, is as it was.
     """
     catalog_read.parse_yaml = lru_cache(maxsize=1024)(catalog_read.parse_yaml)
 

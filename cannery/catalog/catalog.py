@@ -162,7 +162,7 @@ class Profile(Closed):
     """One file of images/profiles: a stack."""
 
     # The profile whose fields this one takes and changes, and the packages that are left out of them
-    # (`cannery.catalog.extends`). The other fields are those of both together.
+    # (`cannery.catalog.documents`). The other fields are those of both together.
     extends: Name | None = None
     without: tuple[Name, ...] = ()
     # The description that the image's label has.

@@ -1,4 +1,4 @@
-"""What is wrong in a file of the catalog: what validators raise and pydantic finds, as errors with file and line."""
+"""Errors in files of the catalog: what validators raise and what pydantic finds, with file and line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ MASK = "***"
 _USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
 # A longer message quotes something that is not a word.
 LONGEST = 1200
-FALLBACK = "docs/reference/fields.md explains the fields; the other entries show the form"
 KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
-# Kinds of components that are no more, and what to take instead.
+# Kinds of components that no longer exist, and what to take instead.
 GONE_KINDS = {"archive": "take a component of kind system, native or source, or make a wheel of it and name WHEELHOUSE"}
-# Keys that are no more, and what to write instead.
+# Keys that no longer exist, and what to write instead.
 GONE_KEYS = {
     "fuzz": "name patches whose files are cut off in `truncated`, and make others again: build.py patches port",
     "documented": "leave it out; PIN=NAME==VERSION takes the version that a guide names",
@@ -59,7 +58,8 @@ class CatalogError(UsageError):
 
     def __init__(self, parts: Sequence[UsageError]) -> None:
         if len(parts) == 1:
-            super().__init__(parts[0].what, where=parts[0].where, hint=parts[0].hint or FALLBACK)
+            other = "docs/reference/fields.md explains the fields; the other entries show the form"
+            super().__init__(parts[0].what, where=parts[0].where, hint=parts[0].hint or other)
         else:
             lines = "\n".join(as_line(part) for part in parts)
             hint = "fix them from the top: one may be the cause of others"
@@ -93,14 +93,20 @@ def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
         kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
         if kind == "too_short" and len(value) >= context["min_length"]:
             continue  # there are enough, but wrong ones: each of them is a fault of its own
-        models, path = _start(annotation, tuple(part for part in detail["loc"] if part != KEY))
+        models = list(_models(annotation))
+        path = tuple(part for part in detail["loc"] if part != KEY)
+        if len(models) > 1:  # then the first part may be the tag of one of them
+            kinds = ((model, model.model_fields.get("kind")) for model in models)
+            if tagged := [model for model, field in kinds if field and path and path[0] in get_args(field.annotation)]:
+                models, path = tagged, path[1:]
         found = context.get("error")
         if isinstance(found, FaultError):
             yield FaultError(found.what, found.hint, path + found.path)
         elif kind == "extra_forbidden":
-            known = {
-                field.alias or name for model in _at(models, path[:-1]) for name, field in model.model_fields.items()
-            }
+            for part in path[:-1]:  # positions in lists and keys of tables lead to no other model
+                named = [model.model_fields[part].annotation for model in models if part in model.model_fields]
+                models = [model for one in named for model in _models(one)] if named else models
+            known = {field.alias or name for model in models for name, field in model.model_fields.items()}
             is_of_kind = len(path) == 1 and len(detail["loc"]) == 2
             what = f"kind {detail['loc'][0]} has no such key" if is_of_kind else "unknown key"
             hint = GONE_KEYS.get(str(path[-1])) or did_you_mean(str(path[-1]), known)
@@ -121,27 +127,6 @@ def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
 def _nearest(value: object, known: list[str]) -> str:
     """Return the nearest of the words that are known, or all of them; "" where there are none."""
     return did_you_mean(str(value), known) if known else ""
-
-
-def _start(annotation: object, path: tuple[Any, ...]) -> tuple[list[type[BaseModel]], tuple[Any, ...]]:
-    """Return the models of a type, and `path` without the first part where that is the tag of one of several models."""
-    models = list(_models(annotation))
-    tagged = [model for model in models if path and path[0] in get_args(_annotation(model, "kind"))]
-    return (tagged, path[1:]) if len(models) > 1 and tagged else (models, path)
-
-
-def _annotation(model: type[BaseModel], name: str) -> object:
-    field = model.model_fields.get(name)
-    return field.annotation if field else None
-
-
-def _at(models: list[type[BaseModel]], path: tuple[Any, ...]) -> list[type[BaseModel]]:
-    """Return the models at `path` below `models`. Positions in lists and keys of tables lead to no other model."""
-    for part in path:
-        named = [model.model_fields[part].annotation for model in models if part in model.model_fields]
-        if named:
-            models = [model for one in named for model in _models(one)]
-    return models
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:

@@ -15,10 +15,10 @@ from cannery.authoring.base_line import make_line, odd_tags
 from cannery.authoring.facts import entry_text, make_entry, places_of, table_of, version_of, with_entry
 from cannery.catalog.catalog import BaseLine
 from cannery.catalog.component import FromSource, Wheels, parse_component
+from cannery.catalog.documents import parse_yaml
 from cannery.catalog.fields import profile_name_fault
 from cannery.catalog.io.read import read_yaml_text
 from cannery.catalog.target import parse_cann, without_build
-from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.sources.plan import COMMIT

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cannery.catalog.documents import parse_documents
 from cannery.catalog.io.read import read_yaml_text
 from cannery.catalog.target import parse_arch, parse_chip
-from cannery.catalog.yaml_text import parse_documents
 from cannery.commands import print_json
 from cannery.errors import ExitCode, UsageError
 from cannery.lint.command import run_lines

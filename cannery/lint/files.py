@@ -13,7 +13,7 @@ from cannery.lint.container import Container, Setting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cannery.catalog.yaml_text import YamlDocument
+    from cannery.catalog.documents import YamlDocument
 
 # Keys of a service, or of a Pod's security context → docker's option.
 _KEYS = {

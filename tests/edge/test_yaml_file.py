@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cannery.catalog.documents import DEEPEST, MOST_NODES, YamlDocument
 from cannery.catalog.io.read import MOST_BYTES, read_yaml
-from cannery.catalog.yaml_text import DEEPEST, MOST_NODES, YamlDocument
 from cannery.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cannery.catalog.documents import parse_yaml
 from cannery.catalog.io.read import load_catalog
-from cannery.catalog.yaml_text import parse_yaml
 from cannery.lint.command import run_lines
 from cannery.lint.container import Container, Ground, read_image_name
 from cannery.lint.files import containers_of

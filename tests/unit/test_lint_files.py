@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.catalog.yaml_text import parse_yaml
+from cannery.catalog.documents import parse_yaml
 from cannery.errors import UsageError
 from cannery.lint.files import containers_of
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cannery.catalog.catalog import ChipAccess
-from cannery.catalog.yaml_text import YamlDocument
+from cannery.catalog.documents import YamlDocument
 from cannery.errors import UsageError
 from cannery.lint.command import run_lines
 from cannery.lint.container import Case, Container, Ground, Remark

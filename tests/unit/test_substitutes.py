@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import catalog, compatibility, inputs, profile, recipe
 
-from cannery.catalog.cross_checks import cross_check
-from cannery.catalog.extends import extended
-from cannery.catalog.yaml_text import parse_yaml
+from cannery.catalog.documents import extended, parse_yaml
+from cannery.catalog.io.read import cross_check
 from cannery.compat.rules import check_recipe
 from cannery.context import Context
 from cannery.lock.io.store import lock_target

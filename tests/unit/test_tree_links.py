@@ -8,8 +8,7 @@ import pytest
 from factories import catalog, source_components
 
 from cannery.catalog.component import parse_component
-from cannery.catalog.cross_checks import cross_check
-from cannery.catalog.io.read import load_catalog
+from cannery.catalog.io.read import cross_check, load_catalog
 from cannery.sources.io.git_cache import places
 
 

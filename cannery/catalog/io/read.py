@@ -1,4 +1,4 @@
-"""Read images/ into a `Catalog`: every file checked against its model, all errors at once."""
+"""Read images/ into a `Catalog`: every file checked against its model and against the others, all errors at once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
 
 from cannery.catalog.addresses import Host, Index, Published, Registries
 from cannery.catalog.catalog import BaseLine, Catalog, ChipAccess, Profile, StandIn, Tools
 from cannery.catalog.compatibility import Compatibility, Drivers
-from cannery.catalog.component import Component
-from cannery.catalog.cross_checks import cross_check
+from cannery.catalog.component import Component, FromSource, System, Wheels
+from cannery.catalog.documents import extended, parse_yaml
 from cannery.catalog.errors import CatalogError, FaultError, faults, problem
-from cannery.catalog.extends import extended
 from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fault, profile_name_fault
 from cannery.catalog.target import without_build
-from cannery.catalog.yaml_text import parse_yaml
 from cannery.errors import UsageError
 from cannery.util.io.files import shown_path
+from cannery.vocab import Chip, did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
-    from cannery.catalog.yaml_text import YamlDocument
+    from cannery.catalog.catalog import Pin
+    from cannery.catalog.documents import Location, YamlDocument
 
 M = TypeVar("M")
 # What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
@@ -37,9 +38,6 @@ OF_PROFILES = re.compile(r"((?:profiles|components|bases(?!/registries\.yaml))/[
 BUILT_IN = "images"
 # Of one file; a file of another kind has thousands, and each costs a search for the nearest word.
 MOST_PROBLEMS = 30
-MANY = "fix those above first: is it the right file?"
-
-
 # The largest file has 35 kB: whoever meets this bound has another kind of file.
 MOST_BYTES = 1 << 20
 
@@ -219,8 +217,16 @@ class _Reader:
                     continue
                 if path.suffix == ".yaml":
                     found.add(path.name)
-                else:
-                    self.problems.append(problem(f"{shown}/{name}/{path.name}", *_unread(path)))
+                    continue
+                # Why a file that is not called *.yaml is refused, and what to do.
+                what, hint = "a folder is not read here", "put its files beside it"
+                if not path.is_dir():
+                    stem = path.stem if path.suffix.lower() in {".yml", ".yaml"} else path.name
+                    wanted = path.with_name(f"{stem}.yaml")
+                    beside = f"; there is a {wanted.name} already, so remove one of them" if wanted.exists() else ""
+                    what = "only files named .yaml are read here"
+                    hint = f"name it {wanted.name}, or keep it elsewhere{beside}"
+                self.problems.append(problem(f"{shown}/{name}/{path.name}", what, hint))
         return sorted(found)
 
     def document(self, name: str) -> YamlDocument:
@@ -260,7 +266,7 @@ class _Reader:
                 self.note(name, fault)
             if len(found) > MOST_PROBLEMS:
                 what = f"{len(found) - MOST_PROBLEMS} more problems"
-                self.problems.append(problem(self.at(name)[0], what, MANY))
+                self.problems.append(problem(self.at(name)[0], what, "fix those above first: is it the right file?"))
         else:
             return value
         return None  # type: ignore[return-value] # no such value is used: `load_catalog` raises, or leaves it out
@@ -268,7 +274,9 @@ class _Reader:
     def table(self, name: str) -> Compatibility:
         """Read the built-in table, and over it the user's own; None after a problem, as `file`."""
         before = len(self.problems)
-        built_in = self.file(name, Compatibility, read=self._built_in)
+        built_in = self.file(
+            name, Compatibility, lambda file: read_yaml(self.folders[BUILT_IN] / file, f"{BUILT_IN}/{file}")
+        )
         if self.at(name)[0].startswith(f"{BUILT_IN}/"):
             return built_in
         own = self.file(name, Compatibility)
@@ -278,14 +286,112 @@ class _Reader:
             self.note(name, error)
             return built_in
 
-    def _built_in(self, name: str) -> YamlDocument:
-        return read_yaml(self.folders[BUILT_IN] / name, f"{BUILT_IN}/{name}")
+
+# The file below images/, and what is wrong there.
+Found = tuple[str, FaultError]
 
 
-def _unread(path: Path) -> tuple[str, str]:
-    """Return why a file that is not called *.yaml is refused in a folder of the catalog, and what to do."""
-    if path.is_dir():
-        return "a folder is not read here", "put its files beside it"
-    wanted = path.with_name(f"{path.stem if path.suffix.lower() in {'.yml', '.yaml'} else path.name}.yaml")
-    beside = f"; there is a {wanted.name} already, so remove one of them" if wanted.exists() else ""
-    return "only files named .yaml are read here", f"name it {wanted.name}, or keep it elsewhere{beside}"
+def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:
+    """Give names that another file has to define and does not.
+
+    `unread` are files (`components/ray.yaml`) that are there and could not be read: what they define is taken as known.
+    """
+    names = {file.removesuffix(".yaml") for file in unread}
+    bases = {*catalog.bases, *(name.removeprefix("bases/") for name in names if name.startswith("bases/"))}
+    parts = {*catalog.components, *(name.removeprefix("components/") for name in names if name.startswith("compo"))}
+    for name, profile in catalog.profiles.items():
+        file, cann = f"profiles/{name}.yaml", profile.target.cann
+        if cann not in bases:
+            yield file, FaultError(f"no CANN line {cann!r}", did_you_mean(cann, bases), ("target", "cann"))
+        for position, pin in enumerate(profile.components):
+            for what, hint, *key in _pin_faults(pin, catalog, parts):
+                yield file, FaultError(what, hint, ("components", position, *key))
+        yield from _unused(file, profile, catalog)
+    for name, component in catalog.components.items():
+        for path, what, word, known in _references(component, catalog):
+            if word not in (parts if what == "component" else known):
+                hint = _new_component(word, parts) if what == "component" else did_you_mean(word, known)
+                yield f"components/{name}.yaml", FaultError(f"no {what} {word!r}", hint, path)
+        yield from _dangling(name, component, catalog)
+    for index in sorted({*catalog.hashes} - {*catalog.indexes}):
+        yield "hashes.yaml", FaultError(f"no index {index!r}", did_you_mean(index, catalog.indexes), (index,))
+    yield from _misnamed(catalog)
+
+
+def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[Found]:
+    """Give substitutes of what the profile has no wheel of, and a profile in its place that is not there."""
+    pinned = {pin.name for pin in profile.components if pin.version}
+    wheels = {name for name in pinned if isinstance(catalog.components.get(name), Wheels)}
+    for position, one in enumerate(profile.substitutes):
+        if one.name not in wheels:
+            what = f"{one.name} is no wheel that this profile pins"
+            yield file, FaultError(what, did_you_mean(one.name, wheels), ("substitutes", position, "name"))
+    if profile.replaced and profile.replaced.by not in catalog.profiles:
+        what = f"no profile {profile.replaced.by!r}"
+        yield file, FaultError(what, did_you_mean(profile.replaced.by, catalog.profiles), ("replaced", "by"))
+
+
+def _references(component: Component, catalog: Catalog) -> Iterator[tuple[Location, str, str, Collection[str]]]:
+    """Give (where, what, name, the names that are known) of each name that another file has to define."""
+    for at, other in enumerate(component.after):
+        yield ("after", at), "component", other, ()
+    if isinstance(component, Wheels) and component.index is not None:
+        yield ("index",), "index", component.index, catalog.indexes
+    if isinstance(component, FromSource):
+        for host in component.hosts:
+            yield ("hosts", host), "git host", host, catalog.hosts
+        for at, edit in enumerate(component.edits):
+            yield ("edits", at, "component"), "component", edit.component, ()
+        for repo, other in (component.patch_sets.repos if component.patch_sets else {}).items():
+            yield ("patch_sets", "repos", repo), "component", other, ()
+        for link, target in component.tree_links.items():
+            yield ("tree_links", link), "component", target.partition("/")[0], ()
+
+
+def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Found]:
+    """Give links to what is not exported of the other component's tree: they would lead nowhere in the image."""
+    for link, target in component.tree_links.items() if isinstance(component, FromSource) else ():
+        other, _, inside = target.partition("/")
+        paths = getattr(catalog.components.get(other), "paths", ())
+        if paths and not any(f"{inside}/".startswith(f"{path.rstrip('/')}/") for path in paths):
+            what = f"{target} is in no image: of {other} only {', '.join(paths)} is exported"
+            hint = f"add it to `paths` in images/components/{other}.yaml"
+            yield f"components/{name}.yaml", FaultError(what, hint, ("tree_links", link))
+
+
+def _pin_faults(pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Give (what is wrong, what to do, and the key where one is meant) of a profile's pin and its component's kind."""
+    component = catalog.components.get(pin.name)
+    if pin.name not in known:
+        yield f"no component {pin.name!r}", _new_component(pin.name, known), "name"
+    if component is None:
+        return
+    wanted = ["version"] if isinstance(component, Wheels) else ["commit", "release"]
+    wanted = [] if isinstance(component, System) else wanted
+    unread = [name for name in ("version", "commit", "release") if getattr(pin, name) and name not in wanted]
+    if unread:
+        takes = f"it takes {', '.join(wanted)}" if wanted else "remove it: its version follows from the base"
+        yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
+    elif isinstance(component, FromSource) and bool(pin.commit) == bool(pin.release):
+        yield f"{pin.name} is of kind {component.kind}", "name its commit, or the release in its place"
+    elif isinstance(component, FromSource) and pin.commit and pin.commit not in component.revisions:
+        file = catalog.file(f"components/{pin.name}.yaml")
+        yield f"nothing is known of {pin.name} {pin.commit}", f"add it to revisions in {file}"
+
+
+def _new_component(word: str, known: Collection[str]) -> str:
+    """Return what to do about a component that has no file: make it, or take one that is there."""
+    near = nearest(word, sorted(known))
+    other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
+    return f"make images/components/{canonicalize_name(word)}.yaml (docs/reference/fields.md), or {other}"
+
+
+def _misnamed(catalog: Catalog) -> Iterator[Found]:
+    """Give chips that are missing, and bases whose file has the name of another CANN."""
+    for chip in Chip:
+        if chip not in catalog.chips:
+            yield "chips.yaml", FaultError(f"chip {chip} is missing", "add it, as the others are")
+    for name, line in catalog.bases.items():
+        if line.cann != name:
+            what = f"{line.cann!r} is not in the file's name, which is {name!r}"
+            yield f"bases/{name}.yaml", FaultError(what, f"correct it, or name the file {line.cann}.yaml", ("cann",))
