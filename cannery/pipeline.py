@@ -128,10 +128,11 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe, *, wheels: bool 
         _print_lock(context, recipe)
     all_found = [*check_recipe(recipe, catalog, dict(read.locks), context.arch), *read.findings]
     if wheels:
-        from cannery.compat.io.at_hand import at_hand_findings
+        from cannery.compat.io.at_hand import wheel_findings, wheels_at_hand
 
         subject = Subject(recipe, catalog, dict(read.locks))
-        all_found += at_hand_findings(subject, context.cache, context.wheelhouse)
+        at_hand = wheels_at_hand(subject.packages, context.cache, context.wheelhouse, recipe.target.python)
+        all_found += wheel_findings(subject, at_hand)
     return Checked(in_order(all_found), read)
 
 

@@ -1,8 +1,8 @@
-"""The one solver over the compatibility table: which other versions would make a whole set that fits; also in words.
+"""The solver over the compatibility table: which other versions make a whole set that fits, and the same in words.
 
 torch, torch_npu, torchvision and what is built on them move together: a row of one names versions of the others. A set
-fits when no row contradicts it (`table.misfits`). Every pin that need not move stays where it is. An offer is a whole
-set; those that change least come first.
+fits when no row contradicts it (`cannery.compat.subject.misfits`). Pins move only where they have to. An offer is a
+whole set; those that change least come first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cannery.catalog.compatibility import CANN, PYTHON
+from cannery.catalog.compatibility import CANN, PYTHON, Row
 from cannery.catalog.target import distance, parsed_version, without_build
 from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, weight
 from cannery.recipe.select import parse_pin, same_release, takes
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.catalog.compatibility import Row
     from cannery.recipe.recipe import Recipe
 
 # What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
@@ -33,22 +32,18 @@ OFFERED = 3
 NO_SET = "the table has no set near this one that every row of it agrees with"
 
 
-def _anything(_name: str, _version: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Solver:
     """Finds sets that fit, near the set of `subject`.
 
-    `movable` names what may move (None: all that is not overridden), `has` whether a release (name, version) can be
-    had, `pythons` further Pythons that have to fit. With `keeps` a misfit that is there already may stay where nothing
-    moves.
+    `movable` names what may move (None: all that is not overridden). `has` is whether a release (name, version) is
+    available (None: all are). `pythons` are further Pythons that have to fit. With `keeps` a misfit of the present set
+    may stay where nothing moves.
     """
 
     subject: Subject
     movable: frozenset[str] | None = None
-    has: Callable[[str, str], bool] = field(default=_anything, compare=False)
+    has: Callable[[str, str], bool] | None = field(default=None, compare=False)
     pythons: tuple[str, ...] = ()
     keeps: bool = False
 
@@ -72,7 +67,7 @@ class Solver:
 
         `cann` takes the place of the target's.
         """
-        if not all(self.has(name, version) for name, version in self._changes(moved).items()):
+        if self.has and not all(self.has(name, version) for name, version in self._changes(moved).items()):
             return None
         proposed = self.subject.moved_to(moved, cann)
         wrong = next(self._wrong(proposed, moved), None)
@@ -129,21 +124,21 @@ class Solver:
         return allowed and name not in moved and name not in self.subject.overridden
 
     def _wrong(self, proposed: Subject, moved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Give (name, key) of each misfit that the set must not have."""
+        """Give (name, key) of each misfit that the set must not have.
+
+        With `keeps`, what moves has to be as its weightiest source has it, but for the CANN, which any source may name.
+        """
         for name, key in misfits(proposed):
             if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
                 yield name, key
-        if self.keeps:
-            yield from ((name, key) for name in moved for key in self._against(proposed, name))
-
-    def _against(self, proposed: Subject, name: str) -> Iterator[str]:
-        """Give the cells of a release that are not as its weightiest source has them. Any source may name the CANN."""
         excused = {CANN, *proposed.overridden}
-        for row in releases(proposed, name):
-            if same_release(row.version, proposed.versions[name]):
-                yield from (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
+        rows = [row for name in moved for row in releases(proposed, name)] if self.keeps else []
+        for row in rows:
+            if same_release(row.version, proposed.versions[row.name]):
+                wrong = (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
+                yield from ((row.name, key) for key in wrong)
                 if PYTHON in row.fits and not all(holds(PYTHON, row.fits[PYTHON], python) for python in self.pythons):
-                    yield PYTHON
+                    yield row.name, PYTHON
 
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
         """Return what may move to mend a misfit: another release of `name`, or of `key` where `name` has moved."""
@@ -205,7 +200,7 @@ def cost(subject: Subject, row: Row) -> float:
 
 
 def upgrader(
-    recipe: Recipe, catalog: Catalog, pythons: tuple[str, ...] = (), has: Callable[[str, str], bool] = _anything
+    recipe: Recipe, catalog: Catalog, pythons: tuple[str, ...] = (), has: Callable[[str, str], bool] | None = None
 ) -> Solver:
     """Return the solver for moves of the recipe's pinned wheels: to newer releases that `has` allows, for `pythons`."""
     subject = Subject(recipe, catalog, {})
@@ -242,13 +237,17 @@ def offers(
 ) -> str:
     """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
 
-    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There is a way out to
-    either side: that release with what it is made for, and another one for what is here; each is offered unless an
-    offer brings the same. No row contradicts a set that is offered. Where there is none, the text reports that.
-    Where the user pins, `with_pins` adds the pins of the first.
+    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There are two ways out,
+    and both are offered where they differ: that release with what it is made for, and another release for what is in
+    the set. No row contradicts a set that is offered. Where there is none, the text reports that. Where the user pins,
+    `with_pins` adds the options for the first set.
     """
-    rows_here = {row.version: row for row in (*own, *releases(subject, name))}
-    known = [one for row in rows_here.values() for one in _on_canns(subject, row)]
+    cann, known = subject.recipe.target.cann, list[Row]()
+    for row in {row.version: row for row in (*own, *releases(subject, name))}.values():
+        # Also a row for the target's CANN, where the makers of the release call that compatible.
+        if CANN in row.fits and subject.table.compatible_with(row.name, row.fits[CANN], cann):
+            known.append(row.model_copy(update={"fits": {**row.fits, CANN: cann}}))
+        known.append(row)
     every = [row for row in known if _has_base(subject, row) and (not clash or {*clash} & row.fits.keys())]
     if not every:
         return NO_SET if subject.rows.get(name) else ""
@@ -262,16 +261,15 @@ def offers(
     if not kept:
         return NO_SET
     words = "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept))
-    can_be_pinned = with_pins and subject.recipe.pins and not _places(subject, kept[0].row)
-    return f"{words}; for the first: `{_pins(subject, kept[0])}`" if can_be_pinned else words
-
-
-def _pins(subject: Subject, whole: Whole) -> str:
-    """Return a set as options, with the pins that were asked for and stay."""
-    asked = dict(map(parse_pin, subject.recipe.pins))
-    beside = {key: fit for key, fit in _beside(subject, whole.row).items() if fit[0].isdigit()}
-    pins = {**asked, **beside, whole.row.name: whole.row.version, **whole.more}
-    return " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
+    first = kept[0]
+    if not with_pins or not subject.recipe.pins or _places(subject, first.row):
+        return words
+    # The pins that were asked for and stay are among them.
+    pins = dict(map(parse_pin, subject.recipe.pins))
+    pins |= {key: fit for key, fit in _beside(subject, first.row).items() if fit[0].isdigit()}
+    pins |= {first.row.name: first.row.version, **first.more}
+    options = " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
+    return f"{words}; for the first: `{options}`"
 
 
 def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
@@ -316,9 +314,7 @@ def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
 def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
     """Return releases; those of least change, of the target's CANN and final ones come first.
 
-    Of builds of one release for one set the first counts.
-
-    The table has 2.8.0.post2 and post3 for the same torch and CANN: one of them is enough of an offer.
+    Of several builds of one release for the same set (2.8.0.post2 and post3) one is enough.
     """
     found: dict[tuple[str, str, str], Row] = {}
 
@@ -330,14 +326,6 @@ def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
         same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
         found.setdefault(same, row)
     return list(found.values())
-
-
-def _on_canns(subject: Subject, row: Row) -> Iterator[Row]:
-    """Give a row for the target's CANN, where the makers of the release call that compatible, and as it is."""
-    cann = subject.recipe.target.cann
-    if CANN in row.fits and subject.table.compatible_with(row.name, row.fits[CANN], cann):
-        yield row.model_copy(update={"fits": {**row.fits, CANN: cann}})
-    yield row
 
 
 def _has_base(subject: Subject, row: Row) -> bool:

@@ -1,7 +1,7 @@
-"""One set to judge: a recipe, the catalog it is from and its locks; how it reads the compatibility table; findings.
+"""Findings, and the set that they are about: a recipe, its catalog and locks, and what the compatibility table has.
 
-Reading the table is finding the rows of a release, whether the set fits a row, and what a release is not made for. The
-findings of `fit` are judgements in words; an offer is a set that has none of them.
+The table is read here: which rows a release has, whether the set fits a row, and what a release is not made for. The
+rule `fit` reports that in words, and the solver looks for sets that have nothing to report.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: how much it weighs, a stable code, what is so, why that matters (with its source), what mends it."""
+    """One finding: its severity, a stable code, what is the case, why it matters (with its source), what to do."""
 
     severity: Severity
     code: str
@@ -82,19 +82,19 @@ def warning(code: str, what: str, why: str = "", fix: str = "") -> Finding:
 
 
 def note(code: str, what: str, why: str = "", fix: str = "") -> Finding:
-    """Return a finding that is good to know."""
+    """Return a finding that needs no action."""
     return Finding(Severity.NOTE, code, what, why, fix)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One set to judge. `locks` is empty while only the pins are looked at; `build_arch` is None where unknown."""
+    """One set to judge. `locks` is empty where only the pins are judged; `build_arch` is None where unknown."""
 
     recipe: Recipe
     catalog: Catalog
     locks: Mapping[Arch, Lock]
     build_arch: Arch | None = None
-    # Versions that take the place of those of the recipe and its lock, of a proposed set.
+    # Versions of a proposed set, in place of those of the recipe and its lock.
     moved: Mapping[str, str] = field(default_factory=dict)
 
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
@@ -173,7 +173,7 @@ def judging(subject: Subject, name: str) -> tuple[Row, ...]:
 
 
 def departure(subject: Subject, row: Row) -> int:
-    """How far the set is from a row. CANN weighs least: sets that no table has are in use."""
+    """Return how far the set is from a row. CANN weighs least: sets that no table has are in use."""
     wrong = [key for key in row.fits if not is_held(subject, row, (key,))]
     return sum(1 if key == CANN else 2 for key in wrong)
 
@@ -222,19 +222,15 @@ def here(subject: Subject, key: str) -> str | None:
 def holds(key: str, wanted: str, version: str) -> bool:
     """Whether `version` fits the cell `wanted` of `key`. Of `driver` a version alone is the oldest that works."""
     if key == DRIVER:
-        bounds = wanted.split(",") if BOUND.match(wanted) else [f">={wanted}"]
-        return all(_within(bound.strip(), version) for bound in bounds)
+        cell = wanted if BOUND.match(wanted) else f">={wanted}"
+        bounds = [BOUND.fullmatch(part.strip()) for part in cell.split(",")]
+        asked = [(match[1], order(match[2])) if match else ("", ()) for match in bounds]
+        return all(bound and COMPARE[sign](order(version), bound) for sign, bound in asked)
     if key == CANN and wanted[0].isdigit():
         return without_build(wanted) == without_build(version)
     if key == PYTHON and wanted[0].isdigit():
         return wanted == version
     return takes(wanted, version)
-
-
-def _within(bound: str, version: str) -> bool:
-    match = BOUND.fullmatch(bound)
-    wanted = order(match[2]) if match else ()
-    return match is not None and wanted != () and COMPARE[match[1]](order(version), wanted)
 
 
 def phrase(key: str, wanted: str) -> str:
@@ -255,7 +251,7 @@ def cited(table: Compatibility, rows: Iterable[Row]) -> str:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of one release: the keys that are `wrong` here, and those about which sources disagree.
+    """The judgement of one release: the keys that are `wrong` here, and those about which sources disagree.
 
     The values of `beside` are rows of other releases that are made for this one with what is here of the key.
     `compatible`: no row is made for the CANN, and the makers state that the release works with it all the same.
@@ -274,39 +270,27 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
     compatible: Compatible | None = None
     excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
     for key in sorted({key for row in rows for key in row.fits} - excused):
-        saying = [row for row in rows if key in row.fits]
-        agreeing = [row for row in saying if is_held(subject, row, (key,))]
-        if len(agreeing) == len(saying):
+        naming = [row for row in rows if key in row.fits]
+        agreeing = [row for row in naming if is_held(subject, row, (key,))]
+        if len(agreeing) == len(naming):
             continue
-        if key == CANN and (found := _compatible(subject, name, saying)):
-            compatible = None if agreeing else found
-            continue
+        if key == CANN:
+            cann = subject.recipe.target.cann
+            listed_as = [subject.table.compatible_with(name, row.fits[CANN], cann) for row in naming]
+            if found := next(filter(None, listed_as), None):
+                compatible = None if agreeing else found
+                continue
         others = () if key in fixed else supporting(subject, name, key)
-        if _gives_way(subject, name, key, saying):
-            continue
+        ranks = [subject.table.sources[row.source].rank for row in naming]
+        if {*ranks} == {Rank.BUILD} and any(judging(subject, other) for other in subject.with_rows(name, key)):
+            continue  # all are of another build, and a release of the set with a row of its own decides
         if agreeing or others:
             beside[key] = others
-        if not others and not (agreeing and _counts(subject, agreeing[0], saying[0])):
+        # A page or an image alone does not outweigh the release's own metadata.
+        is_weak = bool(agreeing) and subject.table.sources[agreeing[0].source].rank is Rank.DOCUMENT
+        if not others and (not agreeing or (is_weak and ranks[0] is Rank.METADATA)):
             wrong.add(key)
     return Judgement(frozenset(wrong), beside, compatible)
-
-
-def _gives_way(subject: Subject, name: str, key: str, rows: Sequence[Row]) -> bool:
-    """Whether `rows` are of another build, and a release of the set with a row of its own decides about the key."""
-    is_other = all(subject.table.sources[row.source].rank is Rank.BUILD for row in rows)
-    return is_other and any(judging(subject, other) for other in subject.with_rows(name, key))
-
-
-def _compatible(subject: Subject, name: str, rows: Sequence[Row]) -> Compatible | None:
-    """Return why the release works with the target's CANN although `rows` are made for others; None: no one says so."""
-    found = (subject.table.compatible_with(name, row.fits[CANN], subject.recipe.target.cann) for row in rows)
-    return next(filter(None, found), None)
-
-
-def _counts(subject: Subject, agreeing: Row, first: Row) -> bool:
-    """Whether a row that holds is heard beside the weightiest one."""
-    sources = subject.table.sources
-    return sources[agreeing.source].rank is not Rank.DOCUMENT or sources[first.source].rank is not Rank.METADATA
 
 
 def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:

@@ -1,7 +1,7 @@
-"""What verify would find in wheels of a lock that are on this host: what they ask for, and modules that cannot run.
+"""What verify would report of a lock's wheels that are on this host: what they ask for, and modules that cannot run.
 
-They are in the store, or in the user's folder of wheels. The resolver holds a lock to what wheels ask for, but for what
-the profile overrides. pip_check_allow is judged by names and versions alone.
+The wheels are in the store, or in the user's folder of wheels. The resolver keeps a lock to what wheels ask for, except
+for what the profile overrides. A line of `pip check` is compared with pip_check_allow by names and versions alone.
 """
 
 from __future__ import annotations
@@ -44,12 +44,6 @@ class Wheel(NamedTuple):
     version: str
     requires: tuple[str, ...]
     unusable: tuple[str, ...]
-
-
-def at_hand_findings(subject: Subject, cache: Path, own: Path | None) -> Iterator[Finding]:
-    """Give what `wheel_findings` reports of the wheels of a set that are on this host."""
-    wheels = wheels_at_hand(subject.packages, cache, own, subject.recipe.target.python)
-    yield from wheel_findings(subject, wheels)
 
 
 def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Finding]:
@@ -98,7 +92,9 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
     A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
     """
     note = cache / "wheels" / "facts" / f"{python}-{FORM}.json"
-    known, new = _known(note), dict[str, Facts]()
+    known, new = dict[str, Facts](), dict[str, Facts]()
+    with suppress(OSError, ValueError, TypeError):  # none, or damaged
+        known = dict(json.loads(note.read_text()))
     for package in packages:
         stored = is_there(package, cache)
         path = store_path(package, cache) if stored or own is None else own / package.file
@@ -107,7 +103,9 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
         facts = known.get(package.sha256) if stored else None
         if facts is None:
             try:
-                facts = _facts(path, python)
+                with zipfile.ZipFile(path) as archive:
+                    headers = HeaderParser().parsestr(wheel_metadata(archive))
+                    facts = headers.get_all("Requires-Dist") or [], list(_unusable(archive, python))
             except (OSError, zipfile.BadZipFile):
                 continue
             if stored:
@@ -119,28 +117,11 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
             write_atomic(note, json.dumps(known | new))
 
 
-def _known(note: Path) -> dict[str, Facts]:
-    """Return {SHA-256 of a wheel: facts} as they were kept."""
-    try:
-        found = json.loads(note.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _facts(path: Path, python: str) -> Facts:
-    """Read a wheel. Raises `OSError`, `BadZipFile`."""
-    with zipfile.ZipFile(path) as archive:
-        headers = HeaderParser().parsestr(wheel_metadata(archive))
-        unusable = list(_unusable(archive, archive.namelist(), python))
-    return headers.get_all("Requires-Dist") or [], unusable
-
-
-def _unusable(archive: zipfile.ZipFile, names: list[str], python: str) -> Iterator[str]:
-    """Give what modules are byte code without a source, of another Python."""
-    sources = {name for name in names if name.endswith(".py")}
+def _unusable(archive: zipfile.ZipFile, python: str) -> Iterator[str]:
+    """Give the modules that are byte code of another Python, without their sources."""
+    sources = {name for name in archive.namelist() if name.endswith(".py")}
     of = {number: version for version, number in MAGIC.items()}
-    for name in names:
+    for name in archive.namelist():
         if name.endswith(".pyc") and "__pycache__/" not in name and name.removesuffix("c") not in sources:
             with archive.open(name) as file:
                 magic = int.from_bytes(file.read(2), "little")

@@ -1,4 +1,4 @@
-"""What the indexes have of a recipe's packages, for its targets and bounds; and what of it is newer than a lock."""
+"""Which releases of a recipe's packages the indexes have for its targets and bounds; which are newer than a lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.version import Version
 from cannery.catalog.target import live, marker_environment, package_name
 from cannery.compat.solve import newest_pins, upgrader
 from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places
-from cannery.lock.lock import installable
+from cannery.lock.lock import wheel_rank
 from cannery.lock.request import lock_request
 from cannery.vocab import DEFAULT_INDEX
 
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 class Stock:
     """The newest release of each package, and those with files for every target, with and without their local part.
 
-    `bounds` are ranges that other versions are left out by. `trouble` is why an index of a package could not be asked.
-    It may have anything, so `has` is true of such a package, and of one that was not asked for: the resolver decides.
+    `bounds` are the ranges that versions have to be in. `trouble` is why an index of a package could not be asked: such
+    an index may have anything, so `has` is true of its packages, as of those that were not asked for. The resolver
+    decides about them.
     """
 
     newest: Mapping[str, str]
@@ -113,18 +114,17 @@ def ask_stock(
         files.setdefault(name, []).extend(found)
         if not found and not any(answer.reached for answer in own):
             trouble[name] = str(own[0])
-    newest = {name: _newest(listed) for name, listed in files.items()}
+    newest: dict[str, str] = {}
+    for name, every in files.items():
+        # Without its local part; a final one where there is any.
+        versions = [Version(Version(file.version).public) for file in every]
+        final = [version for version in versions if not version.is_prerelease]
+        newest[name] = str(max(final or versions)) if versions else ""
     return Stock(newest, {name: _fitting(listed, wanted) for name, listed in files.items()}, trouble)
 
 
 def _kept(answer: Answer) -> tuple[Listed, ...]:
     return tuple(file for file in answer.files if file.yanked is None)
-
-
-def _newest(files: Iterable[Listed]) -> str:
-    """Return the newest release, a final one where there is any, without its local part; "" without a release."""
-    versions = [Version(Version(file.version).public) for file in files]
-    return str(max([v for v in versions if not v.is_prerelease] or versions)) if versions else ""
 
 
 def _fitting(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> frozenset[Version]:
@@ -143,13 +143,7 @@ def _fits(file: Listed, python: str, arch: Arch) -> bool:
     except InvalidSpecifier:
         wanted = SpecifierSet()
     takes = any(wanted.contains(f"{python}.{patch}") for patch in (0, 20))
-    return takes and installable(file.file, python, arch)
-
-
-# Seconds in which all indexes have answered `outdated`, or count as not reached.
-PATIENCE = 15.0
-HEAD = ("package", "locked", "fits", "newest")
-NOTHING = "-"
+    return takes and (not file.file.endswith(".whl") or wheel_rank(file.file, python, arch) is not None)
 
 
 @dataclass(frozen=True)
@@ -185,7 +179,7 @@ def look(
     """
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
-    ask = partial(ask_all, settings=settings, timeout=PATIENCE)
+    ask = partial(ask_all, settings=settings, timeout=15.0)  # seconds; a later answer counts as not reached
     released = [(source.package, DEFAULT_INDEX) for source in recipe.sources if source.component.releases]
     stock = ask_stock([*questions_of(recipe), *released], catalog.indexes, settings, targets, ask)
     stock = replace(stock, bounds=bounds_of(lock_request(recipe)))
@@ -218,9 +212,10 @@ def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], stock
 
 def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
     """Return the lines of a table, with its head."""
-    rows = [HEAD, *((p.name, p.locked, p.fits, p.newest) for p in packages)]
-    widths = [max(len(cell or NOTHING) for cell in column) for column in zip(*rows, strict=True)]
-    cells = ([f"{cell or NOTHING:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
+    rows = [("package", "locked", "fits", "newest")]
+    rows += [(p.name, p.locked or "-", p.fits or "-", p.newest or "-") for p in packages]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ([f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
     return tuple("  ".join(row).rstrip() for row in cells)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -17,7 +16,6 @@ from cannery.vocab import ComponentKind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cannery.catalog.compatibility import EnvRule
     from cannery.compat.subject import Subject
     from cannery.recipe.recipe import Chosen, Recipe
 
@@ -34,34 +32,20 @@ def order(subject: Subject) -> Iterator[Finding]:
     places = {chosen.name: place for place, chosen in enumerate(subject.recipe.chosen)}
     for chosen in subject.recipe.chosen:
         for name in chosen.component.after:
-            if name not in places:
-                if chosen.component.kind.is_source and not _comes_all_the_same(subject, name):
-                    yield _finding(
-                        subject,
-                        chosen,
-                        f"{chosen.name} is installed with {name} in place, and the profile has no {name}",
-                        f"add {name} above {chosen.name}",
-                    )
-            elif places[name] > places[chosen.name]:
-                yield _finding(
-                    subject,
-                    chosen,
-                    f"{name} is below {chosen.name}, which is installed with it in place",
-                    f"move {name} above {chosen.name}",
-                )
-
-
-def _finding(subject: Subject, chosen: Chosen, what: str, fix: str) -> Finding:
-    why = f"images/components/{chosen.name}.yaml: after"
-    return error("order", what, why, f"{fix} in {subject.recipe.file}")
-
-
-def _comes_all_the_same(subject: Subject, name: str) -> bool:
-    """Whether a lock brings the part as somebody's requirement: wheels come before sources. Without a lock, it may."""
-    component = subject.catalog.components.get(name)
-    if component is None or component.kind is not ComponentKind.WHEELS:
-        return False
-    return subject.lock is None or package_of(name, component) in subject.versions
+            component = subject.catalog.components.get(name)
+            # A lock may bring it as a requirement of another package: wheels are installed before sources.
+            is_wheel = component is not None and component.kind is ComponentKind.WHEELS
+            comes = is_wheel and (subject.lock is None or package_of(name, component) in subject.versions)
+            if name in places and places[name] > places[chosen.name]:
+                what = f"{name} is below {chosen.name}, which is installed with it in place"
+                fix = f"move {name} above {chosen.name}"
+            elif name not in places and chosen.component.kind.is_source and not comes:
+                what = f"{chosen.name} is installed with {name} in place, and the profile has no {name}"
+                fix = f"add {name} above {chosen.name}"
+            else:
+                continue
+            why = f"images/components/{chosen.name}.yaml: after"
+            yield error("order", what, why, f"{fix} in {subject.recipe.file}")
 
 
 def files(subject: Subject) -> Iterator[Finding]:
@@ -96,99 +80,53 @@ def releases(subject: Subject) -> Iterator[Finding]:
 
 def patches(subject: Subject) -> Iterator[Finding]:
     """Refuse patches for other commits than those of the set: there they fail, or silently change nothing."""
-    by_name = {chosen.name: chosen for chosen in subject.recipe.chosen}
-    for chosen in subject.recipe.sources:
-        for name, commits in (chosen.known.patches if chosen.known else {}).items():
-            patched = by_name.get(name) or _same_package(subject, name)
-            if patched and patched.commit:
-                if patched.commit not in commits:
-                    yield error(
-                        "patches",
-                        f"{patched.name} is at commit {patched.commit}, the patches of {chosen.name} are for "
-                        f"{listed(commits, 'or')}",
-                        _origin(chosen),
-                        f"pin {patched.name} to that commit, or take a commit of {chosen.name} that is for this one",
-                    )
-            else:
-                yield from _on_a_release(subject, chosen, name, commits)
-
-
-def _on_a_release(subject: Subject, chosen: Chosen, name: str, commits: tuple[str, ...]) -> Iterator[Finding]:
-    package = _package(subject, name)
-    if package in subject.versions:
-        yield warning(
-            "patches",
-            f"the patches of {chosen.name} are for {name} at commit {listed(commits, 'or')}, "
-            f"the set has release {subject.versions[package]}",
-            f"on another tree they fail, or are silently skipped; {_origin(chosen)}",
-            f"take {name} at that commit in {subject.recipe.file}",
-        )
-
-
-def _same_package(subject: Subject, name: str) -> Chosen | None:
-    """Return the component of the profile that brings the same distribution under another name."""
-    package = _package(subject, name)
-    return next((chosen for chosen in subject.recipe.sources if chosen.package == package), None)
-
-
-def _package(subject: Subject, name: str) -> str:
-    return package_of(name, subject.catalog.components.get(name))
-
-
-def _origin(chosen: Chosen) -> str:
-    return f"images/components/{chosen.name}.yaml: {chosen.known.source if chosen.known else ''}"
+    by_name: dict[str, Chosen] = {chosen.name: chosen for chosen in subject.recipe.chosen}
+    # A profile may bring the same distribution under another name.
+    by_package = {chosen.package: chosen for chosen in reversed(subject.recipe.sources)}
+    patchers = [(chosen, chosen.known) for chosen in subject.recipe.sources if chosen.known]
+    for chosen, known in patchers:
+        origin = f"images/components/{chosen.name}.yaml: {known.source}"
+        for name, commits in known.patches.items():
+            package, wanted = package_of(name, subject.catalog.components.get(name)), listed(commits, "or")
+            patched = by_name.get(name) or by_package.get(package)
+            if patched and patched.commit and patched.commit not in commits:
+                yield error(
+                    "patches",
+                    f"{patched.name} is at commit {patched.commit}, the patches of {chosen.name} are for {wanted}",
+                    origin,
+                    f"pin {patched.name} to that commit, or take a commit of {chosen.name} that is for this one",
+                )
+            elif not (patched and patched.commit) and package in subject.versions:
+                yield warning(
+                    "patches",
+                    f"the patches of {chosen.name} are for {name} at commit {wanted}, "
+                    f"the set has release {subject.versions[package]}",
+                    f"on another tree they fail, or are silently skipped; {origin}",
+                    f"take {name} at that commit in {subject.recipe.file}",
+                )
 
 
 def environment(subject: Subject) -> Iterator[Finding]:
-    """Hold the table's rules on variables against what profile and components set, and the two names of one tree."""
+    """Check what profile and components set: the table's rules on variables, Megatron's two names, PYTHONPATH."""
     env = set_variables(subject.recipe)
     for rule in subject.table.env:
         version = subject.versions.get(rule.beside)
         # What a build gets counts as what is built: kernels that it leaves out are not there.
         build = [c.component.build_env for c in subject.recipe.sources if c.package == rule.beside]
         for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
-            what = _contradiction(rule, value, version) if version else ""
-            if what:
+            if version is None:
+                continue
+            release = Version(version).public
+            if rule.value is None:
+                is_wrong = release not in VERSIONS.findall(value)
+                what = f"{rule.variable}={value} does not name {rule.beside} {release}, which is in the set"
+            else:
+                is_wrong = re.search(rule.value, value) is not None
+                what = f"{rule.variable}={value} beside {rule.beside} {version}"
+            if is_wrong:
                 fix = f"take {rule.variable} out of {subject.recipe.file} or of the component that sets it"
                 yield Finding(rule.severity, "env", what, rule.reason, fix)
-    trees = python_folders(subject.recipe)
-    yield from _megatron(env, trees)
-    yield from _appended(env)
-
-
-def set_variables(recipe: Recipe) -> Mapping[str, str]:
-    """Return what components and profile set, as in the image; `${NAME}` stays where only the base can have set it."""
-    env: dict[str, str] = {}
-    for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
-        for name, value in values.items():
-            env[name] = REFERENCE.sub(lambda match: env.get(match[1], match[0]), value)
-    return env
-
-
-def _contradiction(rule: EnvRule, value: str, version: str) -> str:
-    if rule.value is not None:
-        return f"{rule.variable}={value} beside {rule.beside} {version}" if re.search(rule.value, value) else ""
-    public = Version(version).public
-    named = public in VERSIONS.findall(value)
-    return "" if named else f"{rule.variable}={value} does not name {rule.beside} {public}, which is in the set"
-
-
-def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
-    """Hold the variable's tree against PYTHONPATH, in which the image has the trees beside what the base has."""
-    value = env.get(PYTHONPATH, BEFORE if trees else "")
-    if not value or MEGATRON not in env:
-        return
-    path = value.replace(BEFORE, ":".join((BEFORE, *trees)))
-    if _folder(env[MEGATRON]) not in [_folder(entry) for entry in path.split(":")]:
-        yield error(
-            "env",
-            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
-            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
-            f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
-        )
-
-
-def _appended(env: Mapping[str, str]) -> Iterator[Finding]:
+    yield from _megatron(env, python_folders(subject.recipe))
     _, found, behind = env.get(PYTHONPATH, "").partition(BEFORE)
     entries = [entry for entry in behind.split(":") if entry]
     if found and entries:
@@ -200,19 +138,46 @@ def _appended(env: Mapping[str, str]) -> Iterator[Finding]:
         )
 
 
-def _folder(path: str) -> str:
-    return path.rstrip("/")
+def set_variables(recipe: Recipe) -> Mapping[str, str]:
+    """Return what components and profile set, as in the image; `${NAME}` stays where only the base can have set it."""
+    env: dict[str, str] = {}
+    for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
+        for name, value in values.items():
+            env[name] = REFERENCE.sub(lambda match: env.get(match[1], match[0]), value)
+    return env
+
+
+def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
+    """Refuse a Megatron that is not on PYTHONPATH, where the image has the `trees` after the base's own folders."""
+    value = env.get(PYTHONPATH, BEFORE if trees else "")
+    if not value or MEGATRON not in env:
+        return
+    path = value.replace(BEFORE, ":".join((BEFORE, *trees)))
+    if env[MEGATRON].rstrip("/") not in [entry.rstrip("/") for entry in path.split(":")]:
+        yield error(
+            "env",
+            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
+            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
+        )
 
 
 def atb(subject: Subject) -> Iterator[Finding]:
     """Refuse variables that name ATB of another C++ ABI; report an ABI that is not known."""
-    recipe = subject.recipe
+    recipe, found = subject.recipe, subject.recipe.base.found
     chosen, known = deciding(recipe), known_abi(recipe)
     if chosen is None or chosen.component.cxx_abi is None:
         return
     source = f"images/components/{chosen.name}.yaml: {chosen.component.cxx_abi.source}"
+    if known is None and found is not None:
+        what = f"{chosen.package} {chosen.version or 'without a version'} on {recipe.target.arch}"
+        yield note(
+            "env",
+            f"the C++ ABI of {what} is not known: ATB stays as the base has it, cxx_abi_{found.atb_abi}",
+            source,
+            "the check import.torch-npu-pair of the image holds it against torch's",
+        )
     if known is None:
-        yield from _unknown(subject, f"{chosen.package} {chosen.version or 'without a version'}", source)
         return
     for name, value in set_variables(recipe).items():
         others = sorted({abi for abi in NAMED.findall(value) if int(abi) != known})
@@ -226,37 +191,28 @@ def atb(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _unknown(subject: Subject, what: str, source: str) -> Iterator[Finding]:
-    found = subject.recipe.base.found
-    if found is not None:
-        yield note(
-            "env",
-            f"the C++ ABI of {what} on {subject.recipe.target.arch} is not known: "
-            f"ATB stays as the base has it, cxx_abi_{found.atb_abi}",
-            source,
-            "the check import.torch-npu-pair of the image holds it against torch's",
-        )
-
-
 def base_env(subject: Subject) -> Iterator[Finding]:
-    """Refuse a value that hides the base's own lists and places; note another value of the base that is replaced."""
-    recipe = subject.recipe
-    base = _base_values(recipe)
-    homes = _homes(recipe)
+    """Refuse a value that hides the base's own lists and places; report each other value of the base that changes."""
+    recipe, found = subject.recipe, subject.recipe.base.found
+    # What of the base's ENV is known, and what Cannery itself sets to places.
+    known = found is not None and recipe.target.os in recipe.base.line.env
+    base = expand_env(recipe.base.line, recipe.target, recipe.base.tag) if known else {}
+    base["VIRTUAL_ENV"] = VENV
+    homes = ("/usr/local/Ascend", recipe.base.line.toolkit_home, VENV, *((python_home(found),) if found else ()))
     setters = [(f"component {one.name}", one.component.env) for one in recipe.chosen]
     for who, values in (*setters, (recipe.file, recipe.profile.env)):
         for name, value in values.items():
-            yield from _held(who, name, REFERENCE.sub(partial(_kept, name, base), value), base.get(name), homes)
+            yield from _replaced(who, name, value, base, homes)
 
 
-def _kept(name: str, base: Mapping[str, str], found: re.Match[str]) -> str:
-    """Return what a reference stands for; that to the variable itself stays, as does what only components set."""
-    return found[0] if found[1] == name else base.get(found[1], found[0])
-
-
-def _held(who: str, name: str, value: str, own: str | None, homes: tuple[str, ...]) -> Iterator[Finding]:
-    reference = f"${{{name}}}"
-    if name in LISTS or (own is not None and _is_list(own)):
+def _replaced(who: str, name: str, value: str, base: Mapping[str, str], homes: tuple[str, ...]) -> Iterator[Finding]:
+    """Judge one value that `who` sets in the place of the base's own."""
+    own, reference = base.get(name), f"${{{name}}}"
+    # A reference to the variable itself stays, and so does one to what only components set.
+    others = {key: text for key, text in base.items() if key != name}
+    value = REFERENCE.sub(lambda match: others.get(match[1], match[0]), value)
+    entries = (own or "").split(":")
+    if name in LISTS or (len(entries) > 1 and all(entry.startswith("/") for entry in entries if entry)):
         if reference not in value.split(":"):
             what = f"{who} sets {name}={value}, without the value of the base"
             yield error("base-env", what, WHY, f"keep it as one entry of the list: {name}=/your/folder:{reference}")
@@ -270,23 +226,6 @@ def _held(who: str, name: str, value: str, own: str | None, homes: tuple[str, ..
         yield error("base-env", what, WHY, f"take {name} out; CANN and BASE choose another CANN")
     else:
         yield note("base-env", f"{who} sets {name}={value}; the base has it as {own}", "the image has the new value")
-
-
-def _is_list(value: str) -> bool:
-    entries = value.split(":")
-    return len(entries) > 1 and all(entry.startswith("/") for entry in entries if entry)
-
-
-def _base_values(recipe: Recipe) -> Mapping[str, str]:
-    """Return the base's ENV, as far as it is known, and what Cannery itself sets to places."""
-    base = recipe.base
-    known = base.found is not None and recipe.target.os in base.line.env
-    return {**(expand_env(base.line, recipe.target, base.tag) if known else {}), "VIRTUAL_ENV": VENV}
-
-
-def _homes(recipe: Recipe) -> tuple[str, ...]:
-    found = recipe.base.found
-    return ("/usr/local/Ascend", recipe.base.line.toolkit_home, VENV, *((python_home(found),) if found else ()))
 
 
 RULES = (atb, base_env, environment, files, order, patches, releases)

@@ -1,10 +1,14 @@
-"""The rule over the compatibility table: what each release fits, and what else is in the set.
+"""The rule over the compatibility table: whether each release fits the rest of the set.
 
-One row states that a release (`of`) fits versions of other things. Rows of one release may come from several sources.
-Where one of them has what is here, a disagreement is a warning that shows all, the weightiest first; but a page or an
-image does not contradict the release's own metadata. Where none has, a CANN is a warning, since sets that no table
-has are in use, and a distribution is an error. An override excuses it, and `overrides` then shows who asks for what,
-but not an extension of the other's very release. Pythons are the subject of `python`.
+A row states that a release (`of`) fits versions of other things. Rows of one release may come from several sources:
+
+- Where one source agrees with the set and another does not, a warning shows all of them, the weightiest first. A page
+  or an image does not outweigh the release's own metadata.
+- Where none agrees, another CANN is a warning, since sets that no table has are in use. Another distribution is an
+  error, unless the profile overrides it. No override excuses an extension of another release (torch_npu X.Y.Z and
+  torch X.Y.Z).
+
+The rule `pythons` judges Pythons.
 """
 
 from __future__ import annotations
@@ -41,7 +45,6 @@ from cannery.vocab import BaseKind, Severity
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cannery.catalog.compatibility import Compatible
     from cannery.compat.subject import Subject
 
 
@@ -53,11 +56,11 @@ def fits(subject: Subject) -> Iterator[Finding]:
         if rows:
             yield from _judge(subject, name, version, rows)
         else:
-            yield from unknown(subject, name, version)
+            yield from _unknown(subject, name, version)
 
 
 def asked(subject: Subject) -> Iterator[Finding]:
-    """Answer what a pin by hand asks: the row of the release, and that nothing but the table judges it."""
+    """Report what the table has of each release that is pinned by hand, and what is not known of it."""
     for name in (name for name, _version in map(parse_pin, subject.recipe.pins)):
         rows = [row for row in judging(subject, name) if subject.table.sources[row.source].rank is not Rank.BUILD]
         if rows:
@@ -79,9 +82,15 @@ def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> It
     found = judged(subject, name, rows)
     wrong, beside = found.wrong, found.beside
     if beside:
-        yield disagreement(subject, f"{name} {version}", rows, beside)
+        yield _disagree(subject, f"{name} {version}", rows, beside)
     if found.compatible:
-        yield _compatible_cann(subject, f"{name} {version}", rows, found.compatible)
+        canns = listed((row.fits[CANN] for row in rows if CANN in row.fits), "or")
+        yield note(
+            "fit-compatible",
+            f"{name} {version} is made for {phrase(CANN, canns)}; its makers list {subject.recipe.target.cann} as "
+            f"compatible, but {found.compatible.but}",
+            str(subject.table.sources[found.compatible.source]),
+        )
     if CANN in wrong - beside.keys():
         other = _other_cann(subject, name, version, rows)
         # The error below has the ways out, which are for this CANN.
@@ -115,17 +124,7 @@ def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) 
     )
 
 
-def _compatible_cann(subject: Subject, release: str, rows: Sequence[Row], by: Compatible) -> Finding:
-    canns = listed((row.fits[CANN] for row in rows if CANN in row.fits), "or")
-    return note(
-        "fit-compatible",
-        f"{release} is made for {phrase(CANN, canns)}; its makers list {subject.recipe.target.cann} as compatible, "
-        f"but {by.but}",
-        str(subject.table.sources[by.source]),
-    )
-
-
-def disagreement(subject: Subject, release: str, rows: Sequence[Row], disputed: Mapping[str, Sequence[Row]]) -> Finding:
+def _disagree(subject: Subject, release: str, rows: Sequence[Row], disputed: Mapping[str, Sequence[Row]]) -> Finding:
     """Return the warning about a release whose `rows` disagree on the keys of `disputed`.
 
     The values of `disputed` are rows of other releases that are made for this one with what is here of the key.
@@ -150,8 +149,11 @@ def disagreement(subject: Subject, release: str, rows: Sequence[Row], disputed: 
     )
 
 
-def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
-    """Say that nothing is known of a release, or what cannot be all the same: torch_npu X.Y.Z extends torch X.Y.Z."""
+def _unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
+    """Report a release without a row; an error where it cannot fit all the same: torch_npu X.Y.Z extends torch X.Y.Z.
+
+    On a stand-in, which has no CANN, it is a note.
+    """
     beside = [key for key in keys_of(subject, name) if here(subject, key)]
     if not beside:
         return
@@ -165,35 +167,22 @@ def unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
             _ways_out(subject, name, key),
         )
         return
-    others = supporting(subject, name)
-    yield _named_elsewhere(subject, name, version, others) if others else _in_no_row(subject, name, version, beside)
-
-
-def _named_elsewhere(subject: Subject, name: str, version: str, others: tuple[Row, ...]) -> Finding:
-    who = listed(f"{row.name} {row.version}" for row in others)
-    return warning(
-        "fit-unknown",
-        f"no row of {name} has {version}, but {who} asks for it on CANN {subject.recipe.target.cann}",
-        f"without it: {cited(subject.table, subject.rows[name])}; with it: {cited(subject.table, others)}",
-        _nearest(subject, name),
-    )
-
-
-def _in_no_row(subject: Subject, name: str, version: str, beside: list[str]) -> Finding:
-    """Report a release without a row, in a note where the stand-in has no CANN."""
-    cann = subject.recipe.target.cann
+    cann, near = subject.recipe.target.cann, _nearest(subject, name)
+    if others := supporting(subject, name):
+        who = listed(f"{row.name} {row.version}" for row in others)
+        what = f"no row of {name} has {version}, but {who} asks for it on CANN {cann}"
+        why = f"without it: {cited(subject.table, subject.rows[name])}; with it: {cited(subject.table, others)}"
+        yield warning("fit-unknown", what, why, near)
+        return
     fit = phrase(CANN, cann) if CANN in beside else listed(phrase(key, here(subject, key) or "") for key in beside)
+    what = f"no row of the table has {name} {version}: whether it fits {fit} is unknown"
     advice = f"look for a newer table of {name}'s makers, and add its row to images/compatibility.yaml"
-    return Finding(
-        Severity.NOTE if subject.recipe.base.kind is BaseKind.STANDIN else Severity.WARNING,
-        "fit-unknown",
-        f"no row of the table has {name} {version}: whether it fits {fit} is unknown",
-        fix="; ".join(part for part in (advice, _nearest(subject, name)) if part),
-    )
+    severity = Severity.NOTE if subject.recipe.base.kind is BaseKind.STANDIN else Severity.WARNING
+    yield Finding(severity, "fit-unknown", what, fix="; ".join(filter(None, (advice, near))))
 
 
 def _ways_out(subject: Subject, name: str, key: str) -> str:
-    """Offer the `key` of the release's number, and what goes with the one that is here: rows, or its number."""
+    """Offer the `key` with the release's number, and the release that goes with the `key` in the set."""
     base, present = Version(subject.versions[name]).base_version, Version(here(subject, key) or "").base_version
     of_number = [(subject.versions[name], base), (present, present)]
     if any(row.fits.get(key) == present for row in subject.rows[name]):

@@ -1,6 +1,6 @@
 """The packages of a set: what must not be in it, what sources at their commit ask of it, what a profile overrides.
 
-The resolver sees to what wheels ask for. An override is always shown, with who asks for another version.
+The resolver checks what wheels ask for. An override is always reported, with who asks for another version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
-from cannery.catalog.component import FromSource, System
+from cannery.catalog.component import System
 from cannery.catalog.target import package_name
 from cannery.compat.subject import Finding, error, followed, here, holds, judging, listed, note, phrase, warning
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
@@ -27,19 +27,17 @@ if TYPE_CHECKING:
 
     from cannery.catalog.component import Known
     from cannery.compat.subject import Subject
-    from cannery.recipe.recipe import Chosen
+    from cannery.recipe.recipe import ChosenSource
 
 
 NAMED = 5
-COMPLETED = "a build takes it from there where it can be reached, `build.py lock` writes it into the lock"
-EXACT = {"==", "==="}
 OFFERED = 3
 # What begins a pattern that names one release, as `^sglang 0\.5\.10 `.
 RELEASE = re.compile(r"\^(?P<name>(?:[\w-]|\\?[.-])+) (?P<version>(?:\w|\\?[.+])+) ")
 
 
 def exclusive(subject: Subject) -> Iterator[Finding]:
-    """Of each group that shares files, one distribution may be there."""
+    """Refuse two distributions that install the same files."""
     asked = {chosen.package for chosen in subject.recipe.chosen}
     for names in _clashes(subject):
         extra = next((name for name in names if name not in asked), "")
@@ -120,17 +118,15 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
             )
         else:
             pages = "; ".join(f"{p.name} is published {published_at(p, subject.catalog.indexes)}" for p in missing)
-            yield warning(
-                "lock-incomplete",
-                what,
-                pages,
-                "; ".join(filter(None, (COMPLETED, public_mirrors({index}, subject.catalog.indexes)))),
-            )
+            fix = "a build takes it from there where it can be reached, `build.py lock` writes it into the lock"
+            mirrors = public_mirrors({index}, subject.catalog.indexes)
+            yield warning("lock-incomplete", what, pages, "; ".join(filter(None, (fix, mirrors))))
 
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
     """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
-    if any(_exact(text) for text in _bounds(subject)):
+    bounds = (one for one in _bounds(subject) if canonicalize_name(one.name) == TORCH)
+    if any(part.operator in {"==", "==="} for one in bounds for part in one.specifier):
         return
     who = sorted(_wanting(subject))
     if not who:
@@ -151,7 +147,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
 
 
 def _wanting(subject: Subject) -> set[str]:
-    """The parts that need torch: itself, torch_npu, what has rows about it, and sources that ask for it."""
+    """Return the components that need torch: itself, torch_npu, what has rows about it, sources that ask for it."""
     made_for = {name for name, rows in subject.rows.items() if any(TORCH in row.fits for row in rows)}
     made_for |= {TORCH, TORCH_NPU}
     found: set[str] = {c.name for c in subject.recipe.chosen if c.package in made_for}
@@ -162,7 +158,7 @@ def _wanting(subject: Subject) -> set[str]:
 
 
 def _bounds(subject: Subject) -> Iterator[Requirement]:
-    """Everything that may decide which torch: pins, what follows from the table, the profile, sources."""
+    """Give everything that may decide which torch: pins, bounds of the table and of the profile, and sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]
@@ -172,16 +168,11 @@ def _bounds(subject: Subject) -> Iterator[Requirement]:
         yield from subject.live(chosen.known.requires if chosen.known else ())
 
 
-def _exact(requirement: Requirement) -> bool:
-    operators = {part.operator for part in requirement.specifier}
-    return canonicalize_name(requirement.name) == TORCH and bool(operators & EXACT)
-
-
 @dataclass(frozen=True)
 class Ask:
     """A requirement of a source that counts on the target; `name` is the normalised name of what it asks for."""
 
-    who: Chosen
+    who: ChosenSource
     requirement: Requirement
     name: str
 
@@ -191,7 +182,7 @@ class Ask:
         return f"{self.requirement.name}{self.requirement.specifier}"
 
     def takes(self, version: str) -> bool:
-        """Whether it is content with a version."""
+        """Whether a version fulfils it."""
         return self.requirement.specifier.contains(version, prereleases=True)
 
 
@@ -202,30 +193,36 @@ def asks(subject: Subject) -> Iterator[Ask]:
             yield Ask(who, requirement, canonicalize_name(requirement.name))
 
 
-def unmet(subject: Subject) -> Iterator[tuple[Ask, str]]:
-    """Give the requirements that a package of the set is outside of, with its version."""
-    for ask in asks(subject):
-        version = subject.versions.get(ask.name)
-        if version is not None and not ask.takes(version):
-            yield ask, version
-
-
 def requirements(subject: Subject) -> Iterator[Finding]:
-    """Refuse a package outside what a source asks, unless the profile overrides it: `overrides` shows those."""
+    """Refuse a package that a source's requirement excludes, unless the profile overrides it: `overrides` shows those.
+
+    The ways out: another version of the package, another pin of the source, an override.
+    """
     has = "the lock has" if subject.lock else "the profile has"
-    for ask, version in unmet(subject):
-        who = ask.who
-        if ask.name not in subject.overridden and who.known:
-            yield error(
-                "requirement",
-                f"{who.name} {who.version} asks for {ask.wanted}, {has} {ask.name} {version}",
-                f"images/components/{who.name}.yaml: {who.known.source}",
-                _ways_out(subject, ask, version),
-            )
+    for ask in asks(subject):
+        who, version = ask.who, subject.versions.get(ask.name)
+        if version is None or ask.takes(version) or ask.name in subject.overridden or who.known is None:
+            continue
+        part = who.component
+        others: dict[str, Known] = {f"commit {pin}": one for pin, one in part.revisions.items() if pin != who.commit}
+        others |= {f"release {pin}": one for pin, one in part.releases.items() if pin != who.release}
+        fitting = []
+        for pin, known in others.items():
+            asked = [one for one in subject.live(known.requires) if canonicalize_name(one.name) == ask.name]
+            if asked and all(one.specifier.contains(version, prereleases=True) for one in asked):
+                fitting.append(pin)
+        ways = [f"take a {ask.name} that {ask.wanted} allows"]
+        ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {ask.name} {version}"] if fitting else []
+        yield error(
+            "requirement",
+            f"{who.name} {who.version} asks for {ask.wanted}, {has} {ask.name} {version}",
+            f"images/components/{who.name}.yaml: {who.known.source}",
+            f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it runs all the same",
+        )
 
 
 def not_there(subject: Subject) -> Iterator[Finding]:
-    """Refuse a set without a build that a source asks for by its local part: no resolver finds it on the main index."""
+    """Refuse a set without a build that a source asks for by its local version: the main index does not have it."""
     target, parts = subject.recipe.target, subject.catalog.components
     for ask in asks(subject) if subject.lock is None else ():
         version = _exact_version(ask.requirement)
@@ -240,25 +237,6 @@ def not_there(subject: Subject) -> Iterator[Finding]:
             f"take component {listed(sorted(names), 'or')} into {subject.recipe.file}; a wheel of your own ({wheel}) "
             "goes into the folder that --wheelhouse (WHEELHOUSE) names",
         )
-
-
-def _ways_out(subject: Subject, ask: Ask, version: str) -> str:
-    """Say what to move: the package, the source to a pin that takes this version, or what it asks."""
-    component, who = ask.who.component, ask.who
-    others: dict[str, Known] = {}
-    if isinstance(component, FromSource):
-        others |= {f"commit {commit}": known for commit, known in component.revisions.items() if commit != who.commit}
-        others |= {f"release {name}": known for name, known in component.releases.items() if name != who.release}
-    fitting = [pin for pin, known in others.items() if _takes(subject, known, ask.name, version)]
-    ways = [f"take a {ask.name} that {ask.wanted} allows"]
-    ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {ask.name} {version}"] if fitting else []
-    return f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it runs all the same"
-
-
-def _takes(subject: Subject, known: Known, name: str, version: str) -> bool:
-    """Whether another pin of the source asks for the package and is content with the version of the set."""
-    asked = [one for one in subject.live(known.requires) if canonicalize_name(one.name) == name]
-    return bool(asked) and all(one.specifier.contains(version, prereleases=True) for one in asked)
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:

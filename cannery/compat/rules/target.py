@@ -1,15 +1,15 @@
-"""Whether the target exists as a CANN image, and what works on it: chips and code made for them, Pythons, drivers."""
+"""Whether a CANN image exists for the target, and what works on it: chips, code made for them, Pythons, drivers."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
 from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
 from cannery.catalog.component import Native
-from cannery.catalog.target import order, without_build
+from cannery.catalog.target import order, series_of, without_build
 from cannery.compat.subject import Finding, cited, departure, error, holds, judging, listed, note, warning
 from cannery.util.addresses import parse_reference
 from cannery.vocab import BaseKind, ComponentKind
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cannery.catalog.compatibility import Row
-    from cannery.catalog.target import Key, Target
+    from cannery.catalog.target import Target
     from cannery.compat.subject import Subject
-    from cannery.recipe.recipe import Chosen, ChosenSource, Recipe
+    from cannery.recipe.recipe import Chosen, Recipe
 
 
 OFFERED = 8
@@ -49,7 +49,7 @@ def base_tag(subject: Subject) -> Iterator[Finding]:
 
 
 def custom_base(subject: Subject) -> Iterator[Finding]:
-    """Hold the tag of the user's own base against the target: copies of CANN images under other names keep it."""
+    """Compare the tag of the user's own base with the target: copies of CANN images under other names keep it."""
     recipe, target = subject.recipe, subject.recipe.target
     if recipe.base.kind is not BaseKind.CUSTOM:
         return
@@ -72,64 +72,35 @@ def near(tags: Sequence[str], target: Target) -> list[str]:
     return sorted(tags, key=lambda tag: (-len(parts & {*tag.split("-")}), tag))[:OFFERED]
 
 
-class Range(NamedTuple):
-    """The Pythons of a release, the source of that, and whether it is only a page or an image."""
-
-    wanted: str
-    source: str
-    is_weak: bool = False
-
-
 def pythons(subject: Subject) -> Iterator[Finding]:
     """Refuse what does not run on the target's Python.
 
     Both have to hold, a source's own metadata and the weightiest row: a package without an upper bound may still not
     work with the next Python. A page alone against the package's own metadata is a disagreement.
     """
-    target = subject.recipe.target
-    own, rows = _own(subject), _rows(subject)
-    for name in sorted({*own, *rows}):
-        ranges = [*rows.get(name, []), *own.get(name, [])]
-        deciding = [*rows.get(name, [])[:1], *own.get(name, [])]
-        wrong = [one for one in deciding if not _contains(one.wanted, target.python)]
-        heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not one.is_weak]
-        release = f"{name} {subject.versions[name]}"
-        if heavy:
-            yield error(
-                "python-range",
-                f"{release} does not fit Python {target.python}: it is for Python {heavy[0].wanted}",
-                heavy[0].source,
-                _bases(subject, heavy[0].wanted),
-            )
-        elif not all(_contains(one.wanted, target.python) for one in ranges):
-            yield warning(
-                "fit-disagree",
-                f"sources disagree about the Pythons of {release}: "
-                + "; ".join(f"{one.wanted} ({one.source})" for one in ranges),
-                f"the target has Python {target.python}",
-            )
-
-
-def _own(subject: Subject) -> dict[str, list[Range]]:
-    """Distribution → the Pythons of a source's metadata at its commit or release."""
-    return {
-        one.package: [Range(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
+    target, sources = subject.recipe.target, subject.table.sources
+    # By distribution (range, where it was read): of a source's metadata, and of rows, the weightiest first.
+    own = {
+        one.package: [(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
         for one in subject.recipe.sources
         if one.known and one.known.requires_python and one.package in subject.versions
     }
-
-
-def _rows(subject: Subject) -> dict[str, list[Range]]:
-    """Distribution → the Pythons of its release in rows of the table, the weightiest source first."""
-    sources = subject.table.sources
-    return {
-        name: [
-            Range(row.fits[PYTHON], str(sources[row.source]), sources[row.source].rank is Rank.DOCUMENT)
-            for row in judging(subject, name)
-            if PYTHON in row.fits
-        ]
-        for name in subject.with_rows(PYTHON)
-    }
+    rows = {name: [row for row in judging(subject, name) if PYTHON in row.fits] for name in subject.with_rows(PYTHON)}
+    for name in sorted({*own, *rows}):
+        of_rows = [(row.fits[PYTHON], str(sources[row.source])) for row in rows.get(name, [])]
+        is_weak = bool(of_rows) and sources[rows[name][0].source].rank is Rank.DOCUMENT
+        deciding = [*of_rows[:1], *own.get(name, [])]
+        wrong = [one for one in deciding if not _contains(one[0], target.python)]
+        heavy = wrong if len(wrong) == len(deciding) else [one for one in wrong if not (is_weak and one in of_rows)]
+        release, ranges = f"{name} {subject.versions[name]}", [*of_rows, *own.get(name, [])]
+        if heavy:
+            wanted, source = heavy[0]
+            what = f"{release} does not fit Python {target.python}: it is for Python {wanted}"
+            yield error("python-range", what, source, _bases(subject, wanted))
+        elif not all(_contains(wanted, target.python) for wanted, _ in ranges):
+            read = "; ".join(f"{wanted} ({source})" for wanted, source in ranges)
+            what = f"sources disagree about the Pythons of {release}: {read}"
+            yield warning("fit-disagree", what, f"the target has Python {target.python}")
 
 
 def _contains(wanted: str, python: str) -> bool:
@@ -141,15 +112,10 @@ def _contains(wanted: str, python: str) -> bool:
 
 def _bases(subject: Subject, wanted: str) -> str:
     """Name the CANN images whose Python fits, those first that are most like the target's."""
-    tags = [
-        tag
-        for line in subject.catalog.bases.values()
-        for tag, found in line.tags.items()
-        if _contains(wanted, ".".join(found.python.split(".")[:2]))
-    ]
-    return (
-        f"bases that fit: {', '.join(near(tags, subject.recipe.target))}" if tags else "no CANN image has such a Python"
-    )
+    every = {tag: found for line in subject.catalog.bases.values() for tag, found in line.tags.items()}
+    tags = [tag for tag, found in every.items() if _contains(wanted, series_of(found.python))]
+    fitting = ", ".join(near(tags, subject.recipe.target))
+    return f"bases that fit: {fitting}" if tags else "no CANN image has such a Python"
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
@@ -158,11 +124,8 @@ def driver(subject: Subject) -> Iterator[Finding]:
     if deciding:
         cell = deciding[0].fits[DRIVER]
         wanted = f"{cell} or newer" if cell[0].isdigit() else cell
-        yield note(
-            "driver",
-            f"the host needs driver {wanted}: {who(deciding)} asks for it",
-            cited(subject.table, deciding),
-        )
+        what = f"the host needs driver {wanted}: {who(deciding)} asks for it"
+        yield note("driver", what, cited(subject.table, deciding))
 
 
 def who(rows: Sequence[Row]) -> str:
@@ -178,13 +141,10 @@ def asking(subject: Subject) -> list[Row]:
         for row in judging(subject, name)
         if DRIVER in row.fits and not departure(subject, row)
     ]
-    newest = max((row.fits[DRIVER] for row in rows), key=_oldest, default="")
+    # By their lower bounds; of a range that is the first one.
+    cells = (row.fits[DRIVER] for row in rows)
+    newest = max(cells, key=lambda cell: order(cell.partition(",")[0].lstrip(">=< ")), default="")
     return [row for row in rows if row.fits[DRIVER] == newest]
-
-
-def _oldest(cell: str) -> Key:
-    """Return the order of a cell's lower bound among drivers; of a range it is the first one."""
-    return order(cell.partition(",")[0].lstrip(">=< "))
 
 
 def chips(subject: Subject) -> Iterator[Finding]:
@@ -211,7 +171,7 @@ def chips(subject: Subject) -> Iterator[Finding]:
 
 
 def _from_source(subject: Subject, chosen: Chosen) -> str:
-    """Say how it comes to have kernels for the chip; "" when no commit of it is known that would be compiled."""
+    """Name the commits that would be compiled for the chip; "" where none is known."""
     component, chip = chosen.component, subject.recipe.target.chip
     if not isinstance(component, Native):
         return ""
@@ -233,7 +193,11 @@ def socs(subject: Subject) -> Iterator[Finding]:
     for chosen in subject.recipe.sources:
         variable = chosen.component.soc_variable if isinstance(chosen.component, Native) else None
         if variable and known:
-            for where, value in _settings(subject, chosen, variable).items():
+            settings: dict[str, Mapping[str, str]] = {f"env of {subject.recipe.file}": subject.recipe.profile.env}
+            settings |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}
+            settings[f"build_env of images/components/{chosen.name}.yaml"] = chosen.component.build_env
+            found = {where: env[variable] for where, env in settings.items() if variable in env}
+            for where, value in found.items():
                 if value.lower() not in {soc.lower() for soc in known}:
                     yield error(
                         "soc",
@@ -252,16 +216,8 @@ def socs(subject: Subject) -> Iterator[Finding]:
 
 
 def _socs(subject: Subject) -> Mapping[str, tuple[str, ...]]:
-    """Chip → what native builds call it, of the chips of which that is known."""
+    """Return by chip what native builds call it, where that is known."""
     return {str(chip): access.socs for chip, access in subject.catalog.chips.items() if access.socs}
-
-
-def _settings(subject: Subject, chosen: ChosenSource, variable: str) -> dict[str, str]:
-    """Where the variable is set → its value: the profile's environment, components', and the build's own."""
-    found = {f"env of {subject.recipe.file}": subject.recipe.profile.env}
-    found |= {f"env of images/components/{c.name}.yaml": c.component.env for c in subject.recipe.chosen}
-    found[f"build_env of images/components/{chosen.name}.yaml"] = chosen.component.build_env
-    return {where: env[variable] for where, env in found.items() if variable in env}
 
 
 def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
