@@ -1,15 +1,15 @@
-r"""Locks: the exact files that a resolver chose, which files fit a target, and text of them that pip and uv can read.
+r"""Locks: the exact files that a resolver chose, in a text that pip and uv can read; and which files fit a target.
 
-First line: a JSON comment with what the lock was made from and how many packages follow. Then, sorted by name, one
-entry for each package:
+The first line is a JSON comment with what the lock was made from and the number of packages. One entry for each package
+follows, sorted by name:
 
     absl-py==2.5.1 \
         --hash=sha256:…
         # absl_py-2.5.1-py3-none-any.whl, 135750 bytes, index default, via tensorboard
 
-Index names and no URLs, so that any mirror serves it. A package whose index was not reached has no hash, and its
-comment names the index. The size of one whose hash is from images/hashes.yaml may be unknown. Lines that start with `#`
-in the first column and empty lines are skipped.
+It names indexes and has no URLs, so that any mirror can serve it. A package whose index was not reached has no hash,
+and its comment names the index. Where a hash is from images/hashes.yaml the size may be unknown. Empty lines, and lines
+that start with `#` in the first column, are skipped.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class File(Protocol):
 F = TypeVar("F", bound=File)
 # What torch's and torch_npu's wheels ask: the glibc of the oldest system that images are built on (manylinux_2_28).
 GLIBC = (2, 28)
-# What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is for the
-# older one, a wheel for this one is better than a source distribution that a stage has to compile.
+# What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is made for
+# the older glibc, a wheel for this one is better than a source distribution that a stage has to compile.
 NEWER = (2, 34)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -132,8 +132,8 @@ class Lock:
 def shortest(askers: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
     """Return the shortest chain of names from a requirement of the profile to `name`, both included.
 
-    `askers` is name → who asks for it, `PROFILE_VIA` for the profile. Who asks and is no key of it is a source, which
-    the profile names. Where no chain leads to the profile it is `name` alone.
+    `askers` is name → who asks for it, `PROFILE_VIA` for the profile. A name that is no key of it is a source, which
+    the profile names. Without a chain to the profile the result is `name` alone.
     """
     paths: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
@@ -263,24 +263,20 @@ def uv_platform(arch: Arch) -> str:
     return f"{arch.machine}-manylinux_{NEWER[0]}_{NEWER[1]}"
 
 
-def _platforms(arch: Arch) -> tuple[str, ...]:
-    names: list[str] = []
-    for minor in range(GLIBC[1], FIRST[arch][1] - 1, -1):
-        names.append(f"manylinux_2_{minor}_{arch.machine}")
-        if (2, minor) in LEGACY:
-            names.append(f"{LEGACY[2, minor]}_{arch.machine}")
-    return (*names, f"linux_{arch.machine}")
-
-
 @cache
 def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
     """Return every wheel tag that CPython `python` takes on `arch`, with its rank: 0 is the best."""
     version = tuple(int(part) for part in python.split("."))
     abi = "cp" + "".join(python.split("."))
-    newer = tuple(f"manylinux_2_{minor}_{arch.machine}" for minor in range(GLIBC[1] + 1, NEWER[1] + 1))
+    older: list[str] = []
+    for minor in range(GLIBC[1], FIRST[arch][1] - 1, -1):
+        older.append(f"manylinux_2_{minor}_{arch.machine}")
+        older += [f"{LEGACY[2, minor]}_{arch.machine}"] if (2, minor) in LEGACY else []
+    older.append(f"linux_{arch.machine}")
+    newer = [f"manylinux_2_{minor}_{arch.machine}" for minor in range(GLIBC[1] + 1, NEWER[1] + 1)]
     tags = [
         tag
-        for platforms in (_platforms(arch), newer)
+        for platforms in (older, newer)
         for tag in (*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms))
     ]
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
@@ -299,11 +295,6 @@ def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | Non
     return min(ranks), -(build[0] if build else 0), file
 
 
-def installable(file: str, python: str, arch: Arch) -> bool:
-    """Whether a file can be installed on the target: a wheel that fits it, or a source distribution."""
-    return not file.endswith(".whl") or wheel_rank(file, python, arch) is not None
-
-
 def best_wheel(files: Iterable[F], python: str, arch: Arch) -> F | None:
     """Return the one of `files` that an installer takes on the target, None when none fits."""
     ranked = [(rank, one) for one in files if (rank := wheel_rank(one.file, python, arch))]
@@ -315,24 +306,22 @@ def with_published(lock: Lock, published: Mapping[str, Published]) -> Lock:
 
     `published` is by index name. A size that is not published is 0.
     """
-    return replace(lock, packages=tuple(_known(package, lock, published) for package in lock.packages))
-
-
-def _known(package: LockedPackage, lock: Lock, published: Mapping[str, Published]) -> LockedPackage:
-    if package.complete or package.index not in published:
-        return package
-    wanted = package.name, parsed_version(package.version)
-    files = [one for one in published[package.index].files if parsed_wheel(one.file)[:2] == wanted]
-    best = best_wheel(files, lock.python, lock.arch)
-    return replace(package, file=best.file, sha256=best.sha256, size=best.size) if best else package
+    found = []
+    for package in lock.packages:
+        wanted = package.name, parsed_version(package.version)
+        files = published[package.index].files if not package.complete and package.index in published else ()
+        fitting = [one for one in files if parsed_wheel(one.file)[:2] == wanted]
+        best = best_wheel(fitting, lock.python, lock.arch)
+        found.append(replace(package, file=best.file, sha256=best.sha256, size=best.size) if best else package)
+    return replace(lock, packages=tuple(found))
 
 
 def with_known_files(new: Lock, old: Lock | None) -> Lock:
-    """Return `new` with what `old` has of packages whose index was not reached: file, hash and size.
+    """Return `new` with file, hash and size that `old` has of packages whose index was not reached.
 
-    Only of the same version, from the same index, for the same Python and arch, and up to no later a day: that is what
-    the index would have answered. Who asks for the package is `new`'s own. It
-    is taken before a published hash (of which `size` is 0), since the index itself gave it.
+    Only for the same version, index, Python and arch, and where `old` has no later date bound: that is what the index
+    would have answered. It comes before a published hash (of which `size` is 0), since the index itself gave it. Who
+    asks for the package is `new`'s own.
     """
     if old is None or (old.python, old.arch) != (new.python, new.arch) or old.exclude_newer > new.exclude_newer:
         return new
@@ -349,11 +338,6 @@ def with_known_files(new: Lock, old: Lock | None) -> Lock:
 def missing_packages(lock: Lock) -> tuple[LockedPackage, ...]:
     """Return the packages whose file is not known."""
     return tuple(package for package in lock.packages if not package.complete)
-
-
-def names_of(packages: Sequence[LockedPackage]) -> str:
-    """Return packages as text: `torch 2.8.0+cpu, torchvision 0.23.0+cpu`."""
-    return ", ".join(f"{package.name} {package.version}" for package in packages)
 
 
 def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:

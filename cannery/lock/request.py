@@ -1,8 +1,7 @@
-"""What is asked of the resolver for a recipe or the build tools, and whether a lock answers it.
+"""The request to the resolver for a recipe or the build tools, and whether a lock answers it.
 
-A lock is a text file: a merge, a copy or an editor can change it. Its header has a digest of the request, which a
-changed lock still has, so the packages too are compared with the request. Hashes are left to the download, which
-refuses a file that is not the lock's.
+A merge, a copy or an editor can change a lock, and its header then still has the digest of the request. So the packages
+are compared with the request too. The download compares the hashes, and refuses a file that is not the lock's.
 """
 
 from __future__ import annotations
@@ -33,16 +32,13 @@ if TYPE_CHECKING:
 
 
 TOOLS_PROFILE = "_tools"
-# What a lock has of a source, in words.
-_WORDS = {"": "nothing, since it comes from git", "sdist": "its source distribution", "wheel": "its wheel"}
-CHANGED = "the profile, its components or its base have changed since the lock was made"
 
 
 @dataclass(frozen=True)
 class KnownRelease:
-    """What a release asks for, known without its index: (normalised name, version, PEP 508 texts, range of Pythons).
+    """What a release asks for, known without its index: its normalised name, version, PEP 508 texts, range of Pythons.
 
-    `file` of a source: what the lock has of it. "" is a commit, which is no package of the lock.
+    `file` of a source is what the lock has of it. "" is a commit, which is no package of the lock.
     """
 
     name: str
@@ -56,12 +52,12 @@ class KnownRelease:
 class LockRequest:
     """What is asked of the resolver for one (profile, Python, arch). Everything that may change the answer is in it.
 
-    `requirements`, `constraints` and `overrides` are PEP 508 texts; `excludes` are names that must not come in;
-    `bindings` are (distribution, index name) pairs: those come from that index only, and nothing else comes from it;
-    `exclude_newer` is an ISO date: later uploads do not exist for the resolver; `package_dates` are (distribution, ISO
-    date) pairs that take its place. `stand_ins` are used where a bound package's index is not reached. `sources` are
-    built: what they are known to ask for counts, and those that come from git are no packages of the lock. `variant`
-    is part of the lock's file name: another set for the same target, as a stand-in with substitutes has it.
+    - `requirements`, `constraints` and `overrides` are PEP 508 texts, `excludes` are names that must not come in.
+    - `bindings` are pairs of a normalised name and an index: the package comes from that index only, and nothing else
+      comes from it. `stand_ins` take its place where that index is not reached.
+    - `exclude_newer` is an ISO date: later uploads do not count. `package_dates` replace it for single packages.
+    - `sources` are built. What they are known to ask for counts; those that come from git are no packages of the lock.
+    - `variant` is part of the lock's file name: a stand-in with substitutes has another set for the same target.
     """
 
     profile: str
@@ -92,7 +88,16 @@ def lock_request(recipe: Recipe) -> LockRequest:
     Raises `UsageError` for a source of which that is not known.
     """
     recipe.check_known()
-    sources = _sources(recipe)
+    sources = tuple(
+        KnownRelease(c.package, c.version, known.requires, known.requires_python or "", c.file)
+        for c in sorted(recipe.sources, key=lambda c: c.package)
+        if c.version and (known := c.known)
+    )
+    stand_ins = tuple(
+        KnownRelease(c.package, c.version, c.component.metadata[c.version].requires)
+        for c in recipe.wheels
+        if c.index and c.version in c.component.metadata
+    )
     substituted = {one.name for one in recipe.substitutes}
     requirements = [c.requirement for c in recipe.wheels] + [f"{s.name}=={s.version}" for s in sources]
     names = {c.package for c in recipe.wheels} | {s.name for s in sources}
@@ -103,7 +108,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
     if recipe.force:
         overrides += [c.requirement for c in recipe.wheels if c.version] + extra
     bindings = {
-        canonicalize_name(name): c.index for c in recipe.wheels if c.index for name in (c.package, *c.component.binds)
+        canonicalize_name(n): c.index for c in recipe.wheels if c.index for n in (c.package, *c.component.binds)
     }
     profile = recipe.profile
     return LockRequest(
@@ -116,7 +121,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
         excludes=tuple(sorted(e.requirement for e in profile.excludes)),
         exclude_newer=profile.exclude_newer,
         bindings=tuple(sorted(bindings.items())),
-        stand_ins=_stand_ins(recipe),
+        stand_ins=stand_ins,
         sources=sources,
         variant=STANDIN if substituted else "",
         package_dates=tuple(
@@ -131,24 +136,6 @@ def set_aside(override: str, pins: tuple[str, ...]) -> bool:
     name = canonicalize_name(wanted.name)
     versions = [version for pinned, version in map(parse_pin, pins) if pinned == name]
     return any(not wanted.specifier.contains(version, prereleases=True) for version in versions)
-
-
-def _sources(recipe: Recipe) -> tuple[KnownRelease, ...]:
-    return tuple(
-        KnownRelease(c.package, c.version, known.requires, known.requires_python or "", c.file)
-        for c in sorted(recipe.sources, key=lambda c: c.package)
-        if c.version and (known := c.known)
-    )
-
-
-def _stand_ins(recipe: Recipe) -> tuple[KnownRelease, ...]:
-    return tuple(
-        KnownRelease(c.package, version, metadata.requires)
-        for c in recipe.wheels
-        if c.index
-        for version, metadata in sorted(c.component.metadata.items())
-        if version == c.version
-    )
 
 
 def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
@@ -185,7 +172,9 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
         ("date bound", lock.exclude_newer, request.exclude_newer),
     )
     found = [f"{what}: the lock has {has}, {wants} is asked" for what, has, wants in pairs if has != wants]
-    yield from found or ([CHANGED] if lock.inputs != request.digest else [])
+    if not found and lock.inputs != request.digest:
+        found = ["the profile, its components or its base have changed since the lock was made"]
+    yield from found
 
 
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
@@ -211,12 +200,13 @@ def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
 
 def _live(texts: tuple[str, ...], request: LockRequest) -> list[tuple[str, Requirement]]:
     """Return normalised name and requirement of the texts that count on the target."""
-    environment = marker_environment(request.python, request.arch)
-    return [(canonicalize_name(one.name), one) for one in live(texts, environment)]
+    found = live(texts, marker_environment(request.python, request.arch))
+    return [(canonicalize_name(one.name), one) for one in found]
 
 
 def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterator[str]:
-    bindings: dict[str, str] = {canonicalize_name(name): index for name, index in request.bindings}
+    bindings = dict(request.bindings)
+    words = {"": "nothing, since it comes from git", "sdist": "its source distribution", "wheel": "its wheel"}
     kinds: dict[str, str] = {source.name: source.file for source in request.sources}
     for package in lock.packages:
         index = bindings.get(package.name, DEFAULT_INDEX)
@@ -231,6 +221,6 @@ def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterat
             problem = f"{package.name}: {package.file} does not fit Python {request.python} on {request.arch}"
         wanted = kinds.get(package.name)
         if not problem and wanted is not None and wanted != ("sdist" if package.is_sdist else "wheel"):
-            problem = f"{package.name}: {package.file} in the lock, {_WORDS[wanted]} is wanted"
+            problem = f"{package.name}: {package.file} in the lock, {words[wanted]} is wanted"
         if problem:
             yield problem

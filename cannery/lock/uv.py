@@ -1,9 +1,9 @@
-"""What uv is given, as pure text, and what it answers: the files it chose, who asked for what, why it failed.
+"""The texts that uv gets, and how its answers are read: the files it chose, who asked for what, why it failed.
 
-It gets a project file with the requirements, and a settings file with everything else. `uv.toml` is the only settings
-file that uv then reads, so that the user's own cannot change a lock. Indexes are tried in the order of the list, and
-the first one that has a package serves all of its versions; one that is `explicit` serves only the packages that name
-it. No URL here holds credentials.
+uv gets a project file with the requirements, and a settings file with everything else. It reads no other settings file,
+so that the user's own cannot change a lock. uv tries the indexes in the order of the list, and the first one that has a
+package serves all of its versions. An `explicit` index serves only the packages that name it. No URL here holds
+credentials.
 """
 
 from __future__ import annotations
@@ -36,13 +36,8 @@ UNSATISFIABLE = "No solution found"
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 # Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
 _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
-# It then lists the fields that it knows, which have words of the network.
+# uv then lists the fields that it knows, and some of them have words of the network.
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
-
-
-# How long uv keeps the answers of an index: pages ten minutes, as the public index asks for; files, whose content never
-# changes, a day. Without it every lock may fetch every page and all metadata again.
-KEPT = '{ api = "max-age=600", files = "max-age=86400" }'
 
 
 @dataclass(frozen=True)
@@ -85,10 +80,10 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
 
     The last one is given as uv's default index, which uv asks last: else uv would add its own.
     """
+    dates = (f"{_text(name)} = {_end_of(day)}" for name, day in request.package_dates)
     lines = [
-        # The end of that day in UTC: a bare date would be a day in the time zone of the host.
-        f"exclude-newer = {_text(_end_of(request.exclude_newer))}",
-        f"exclude-newer-package = {_dates(request)}",
+        f"exclude-newer = {_end_of(request.exclude_newer)}",
+        f"exclude-newer-package = {{ {', '.join(dates)} }}",
         'preview-features = ["index-exclude-newer"]',
         f"constraint-dependencies = {_list(request.constraints)}",
         f"override-dependencies = {_list(request.overrides)}",
@@ -102,11 +97,8 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
 
 
 def _end_of(day: str) -> str:
-    return f"{day}T23:59:59Z"
-
-
-def _dates(request: LockRequest) -> str:
-    return f"{{ {', '.join(f'{_text(name)} = {_text(_end_of(day))}' for name, day in request.package_dates)} }}"
+    """Return the end of a day in UTC: a bare date would be a day in the time zone of the host."""
+    return _text(f"{day}T23:59:59Z")
 
 
 def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
@@ -117,7 +109,9 @@ def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
         *(['format = "flat"'] if index.flat else []),
         *(["explicit = true"] if index.explicit else []),
         *([] if index.dated else ["exclude-newer = false"]),
-        *([f"cache-control = {KEPT}"] if index.kept else []),
+        # Pages ten minutes, as the public index asks for; files, whose content never changes, a day. Without it every
+        # lock may fetch every page and all metadata again.
+        *(['cache-control = { api = "max-age=600", files = "max-age=86400" }'] if index.kept else []),
         *(["default = true"] if default else []),
     ]
 
@@ -173,17 +167,14 @@ def parse_pylock(text: str) -> tuple[Resolved, ...]:
 
     Raises `ValueError` when it is none, or has a package that comes from no index (a repository, a folder).
     """
-    data = tomllib.loads(text)
-    packages = data.get("packages", [])
-    return tuple(sorted((_resolved(package) for package in packages), key=lambda package: package.name))
-
-
-def _resolved(package: Mapping[str, Any]) -> Resolved:
-    if "version" not in package or not (package.get("wheels") or package.get("sdist")):
-        raise ValueError(f"{package.get('name')} does not come from an index")
-    sdist = package.get("sdist")
-    wheels = tuple(_file(wheel) for wheel in package.get("wheels", ()))
-    return Resolved(package["name"], package["version"], wheels, _file(sdist) if sdist else None)
+    found = []
+    for package in tomllib.loads(text).get("packages", []):
+        sdist, wheels = package.get("sdist"), package.get("wheels", ())
+        if "version" not in package or not (wheels or sdist):
+            raise ValueError(f"{package.get('name')} does not come from an index")
+        files = tuple(map(_file, wheels))
+        found.append(Resolved(package["name"], package["version"], files, _file(sdist) if sdist else None))
+    return tuple(sorted(found, key=lambda package: package.name))
 
 
 def _file(entry: Mapping[str, Any]) -> ResolvedFile:
@@ -198,22 +189,17 @@ def parse_via(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     for line in text.splitlines():
         match = LINE.fullmatch(line.strip())
         if match:
-            askers = (match["via"] or "").split(", ")
-            found[match["name"]] = (match["version"], tuple(sorted({name for a in askers if (name := _asker(a))})))
+            # `-c (workspace)` and `--override (workspace)` are bounds: they do not ask for the package.
+            askers = {asker for asker in (match["via"] or "").split(", ") if asker and not asker.startswith("-")}
+            names = {PROFILE_VIA if asker.startswith(PROJECT) else asker for asker in askers}
+            found[match["name"]] = (match["version"], tuple(sorted(names)))
     return found
 
 
-def _asker(text: str) -> str:
-    if text.startswith(PROJECT):
-        return PROFILE_VIA
-    # `-c (workspace)`, `--override (workspace)`: a bound, not somebody who asks
-    return "" if text.startswith("-") else text
-
-
 def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> str:
-    """Cut uv's explanation down to what matters: at most `lines` lines, in the words of the profile.
+    """Return uv's explanation in the profile's words, at most `lines` lines.
 
-    uv's advice about its own options is left out, since its user is not the one who calls uv.
+    uv's advice about its own options is left out, since the user does not call uv.
     """
     kept: list[str] = []
     for raw in stderr.splitlines():
@@ -231,16 +217,16 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
 
 
 def os_error(stderr: str) -> int:
-    """Return the error number with which this system refused something to `uv`, from what it wrote; 0 for none.
+    """Return the number of the operating system's error in what `uv` wrote, if it is not of a connection; else 0.
 
-    A full disk ends a download, so uv reports a failed download, with this at the end.
+    On a full disk uv reports a failed download, with this error at the end.
     """
     numbers = (int(found["number"]) for found in _OS_ERROR.finditer(stderr))
     return next((number for number in numbers if number not in _OF_NETWORK), 0)
 
 
 def is_of_network(stderr: str) -> bool:
-    """Whether an index failed, from what `uv` wrote. One that refuses a page hides the package from uv."""
+    """Whether `uv` reports that an index failed. For uv, an index that refuses a page does not have the package."""
     if UNSATISFIABLE in stderr:
         return "ignore-error-codes" in stderr
     return not _UNREAD.search(stderr) and reason(stderr).is_network

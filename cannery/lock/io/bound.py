@@ -1,12 +1,12 @@
-"""Where packages come from that the request names a place for: those that are bound to an index, and sources.
+"""Where packages come from that are bound to an index, and sources.
 
-A bound package comes from its index, when that answers and has it; else from the host's find-links or extra indexes,
-when they have the pinned version, with its local part, for the target; never from the main index, whose torch is
-another build. If neither has it, uv gets files that hold only the known requirements of the release, so that everything
-else can be locked: the package is then *incomplete*.
+A bound package comes from its index where that answers and has it. Else it comes from the host's find-links or extra
+indexes, if they have the pinned version, with its local part, for the target. It never comes from the main index, whose
+torch is another build. If none has it, uv gets files that hold only the known requirements of the release, so that
+everything else can be locked. The package is then *incomplete*.
 
-uv never sees the files of sources: what they ask for is known beforehand (images/components), and a release's wheels on
-the host's indexes may be another device's build.
+uv never sees the files of sources. What they ask for is known beforehand (images/components), and the wheels of a
+release on the host's indexes may be builds for another device.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from packaging.version import Version
 
 from cannery.catalog.target import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
-from cannery.lock.io.indexes import PROBE, places_of, url_path
+from cannery.lock.io.indexes import PROBE, places_of, sha256_of, url_path
 from cannery.lock.lock import best_wheel, uv_platform, wheel_rank
 from cannery.lock.uv import ResolvedFile, UvIndex, exact_pin
 from cannery.util.addresses import without_credentials
-from cannery.util.io.files import local_sha256, write_atomic
+from cannery.util.io.files import write_atomic
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Source:
-    """Where uv finds a bound package. `place` is None for files that only stand in for it."""
+    """Where uv finds a bound package. `place` is None where uv gets only its known requirements."""
 
     package: str
     index: str
@@ -56,26 +56,21 @@ class Source:
 def bound_questions(
     names: Sequence[str], request: LockRequest, indexes: Mapping[str, Index], settings: PipSettings
 ) -> tuple[tuple[Place, str], ...]:
-    """Return what has to be asked before `bound_source`, for each of the bound packages `names`.
+    """Return what has to be asked before `Binder.source`, for each of the bound packages `names`.
 
     Raises `UsageError` for an index that the catalog does not have.
     """
-    bindings = index_of(request)
+    bindings = dict(request.bindings)
     unknown = sorted({bindings[name] for name in names} - {*indexes})
     if unknown:
         raise UsageError(f"index {unknown[0]!r} is not in the catalog", where="images/indexes.yaml")
     return tuple((place, name) for name in names for place in places_of(bindings[name], indexes, settings))
 
 
-def index_of(request: LockRequest) -> dict[str, str]:
-    """Return normalised package name → index name of what is bound."""
-    return {canonicalize_name(name): index for name, index in request.bindings}
-
-
 class NoFileError(FindingsError):
     """An index that a package is bound to was reached, and has no file of it for the target.
 
-    `askers` are who asks for it where the request itself does not, as far as that is known.
+    `askers` are the packages that ask for it, as far as they are known.
     """
 
     def __init__(self, name: str, pin: str | None, index: str, request: LockRequest, there: Sequence[Listed]) -> None:
@@ -106,84 +101,60 @@ class Binder:
         Raises `NoFileError` when its index has no file of it for the target, `NetworkError` when the index is not
         reached and nothing is known of the release.
         """
-        index = index_of(self.request)[name]
-        pin = exact_pin(self.request, name)
+        request = self.request
+        index, pin = dict(request.bindings)[name], exact_pin(request, name)
         mine = [answer for answer in self.answers if answer.project == name]
         own = [answer for answer in mine if answer.place.index == index]
         for answer in mine:
-            files = _fitting(answer, pin, self.request)
+            files = [
+                file
+                for file in answer.files
+                if (pin is None or Version(file.version) == Version(pin))
+                and wheel_rank(file.file, request.python, request.arch) is not None
+            ]
             # An unpinned package comes from its own index alone, whatever that has of it.
             if (pin is None and answer in own and answer.files) or (pin is not None and files):
-                return self._source(name, index, answer, files)
+                place, is_local = answer.place, answer.place.folder is not None
+                url = self._page(name, files or answer.files) if is_local else without_credentials(place.url)
+                flat, dated = place.links and not is_local, answer.dated and not is_local
+                return Source(name, index, UvIndex(f"{index}-{name}", url, flat, explicit=True, dated=dated), place)
         if any(answer.reached for answer in own):
-            there = [file for answer in own for file in answer.files]
-            raise NoFileError(name, pin, index, self.request, there)
-        return self._stand_in(name, index, own)
-
-    def _source(self, name: str, index: str, answer: Answer, files: Sequence[Listed]) -> Source:
-        place = answer.place
-        if place.folder is None:
-            url = without_credentials(place.url)
-            uv = UvIndex(f"{index}-{name}", url, place.links, explicit=True, dated=answer.dated)
-        else:
-            uv = UvIndex(f"{index}-{name}", self._page(name, files or answer.files), explicit=True, dated=False)
-        return Source(name, index, uv, place)
+            raise NoFileError(name, pin, index, request, [file for answer in own for file in answer.files])
+        return self._stand_in(name, index, pin, own)
 
     def _page(self, name: str, files: Sequence[Listed]) -> str:
         """Write an index page for files on the disk, with hashes: uv would unpack a wheel to get one (10 s)."""
-        links = "".join(
-            f'<a href="{html.escape(file.url)}#sha256={self._sha256(file)}">{html.escape(file.file)}</a>\n'
-            for file in files
-        )
+        links = ""
+        for file in files:
+            if not url_path(file.url).is_file():
+                raise NetworkError(f"{file.place} lists {file.file}, which is not there")
+            sha256 = sha256_of(file, self.cache)
+            links += f'<a href="{html.escape(file.url)}#sha256={sha256}">{html.escape(file.file)}</a>\n'
         folder = self.folder / name
         write_atomic(folder / name / "index.html", f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
         return folder.as_uri()
 
-    def _sha256(self, file: Listed) -> str:
-        path = url_path(file.url)
-        if not path.is_file():
-            raise NetworkError(f"{file.place} lists {file.file}, which is not there")
-        return file.sha256 or local_sha256(path, self.cache)
-
-    def _stand_in(self, name: str, index: str, own: Sequence[Answer]) -> Source:
-        pin = exact_pin(self.request, name)
-        known = self.request.stand_ins
-        releases = [r for r in known if canonicalize_name(r.name) == name and _same(r.version, pin)]
+    def _stand_in(self, name: str, index: str, pin: str | None, own: Sequence[Answer]) -> Source:
+        """Write files with the known requirements. Of a release they are the same under every local part."""
+        wanted = {Version(pin), Version(Version(pin).public)} if pin else set()
+        known = [release for release in self.request.stand_ins if release.name == name]
+        releases = [release for release in known if not pin or Version(release.version) in wanted]
         if not releases:
-            places = "; ".join(str(answer) for answer in own)
-            state = f"was not reached, and nothing is known of it: {places}" if own else "is a folder of yours"
-            raise NetworkError(
-                f"{name} {pin or ''}".rstrip() + f" comes from index {index}, which {state}\n"
-                f"    → {_way_out(name, pin, index if own else '')}"
-            )
+            state = "is a folder of yours"
+            way = "name the folder with its wheel by --wheelhouse"
+            if own:
+                state = f"was not reached, and nothing is known of it: {'; '.join(map(str, own))}"
+                way = f"lock on a host that reaches index {index}"
+            way += f", or take a {name} whose `metadata` its component has"
+            if pin and (local := Version(pin).local):
+                public = f"{name}=={Version(pin).public}"
+                way += f"; the local part (+{local}) follows from the component: {public} is enough"
+            what = f"{name} {pin or ''}".rstrip()
+            raise NetworkError(f"{what} comes from index {index}, which {state}\n    → {way}")
         for release in releases:
             _write_wheel(self.folder / name, release, pin or release.version)
         flat = UvIndex(f"{index}-{name}", (self.folder / name).as_uri(), flat=True, explicit=True, dated=False)
         return Source(name, index, flat, None)
-
-
-def _way_out(name: str, pin: str | None, index: str) -> str:
-    """Say what can be done about a release of an index that is not reached; "" is one without a URL."""
-    first = f"lock on a host that reaches index {index}" if index else "name the folder with its wheel by --wheelhouse"
-    text = f"{first}, or take a {name} whose `metadata` its component has"
-    if pin is None or not Version(pin).local:
-        return text
-    public = Version(pin).public
-    return f"{text}; the local part (+{Version(pin).local}) follows from the component: {name}=={public} is enough"
-
-
-def _fitting(answer: Answer, pin: str | None, request: LockRequest) -> tuple[Listed, ...]:
-    return tuple(
-        file
-        for file in answer.files
-        if (pin is None or Version(file.version) == Version(pin))
-        and wheel_rank(file.file, request.python, request.arch) is not None
-    )
-
-
-def _same(version: str, pin: str | None) -> bool:
-    """Whether facts of `version` hold for the pin: a release has the same requirements under every local part."""
-    return pin is None or version == pin or Version(version) == Version(Version(pin).public)
 
 
 def known_sources(request: LockRequest, folder: Path) -> tuple[Source, ...]:
@@ -223,12 +194,14 @@ def released_files(job: Job) -> dict[str, ResolvedFile]:
 
 
 def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> ResolvedFile:
-    version = Version(release.version)
+    version, request = Version(release.version), job.request
     of_version = [[file for file in answer.files if Version(file.version) == version] for answer in answers]
     for files in of_version:
-        found = _chosen(job, release, files)
+        found = best_wheel(files, request.python, request.arch)
+        if release.file == "sdist":
+            found = next((file for file in files if file.file.endswith(".tar.gz")), None)
         if found is not None:
-            return _hashed(job, found)
+            return ResolvedFile(found.file, found.url, sha256_of(found, job.cache), found.size)
     lost = [str(answer) for answer in answers if not answer.reached]
     what = f"{release.name} {release.version}"
     if lost:
@@ -240,16 +213,3 @@ def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> Res
         where=job.where,
         hint=f"they have {', '.join(there[:SHOWN])}" if there else "they have no file of that release",
     )
-
-
-def _chosen(job: Job, release: KnownRelease, files: Sequence[Listed]) -> Listed | None:
-    if release.file == "sdist":
-        return next((file for file in files if file.file.endswith(".tar.gz")), None)
-    return best_wheel(files, job.request.python, job.request.arch)
-
-
-def _hashed(job: Job, file: Listed) -> ResolvedFile:
-    sha256 = file.sha256
-    if not sha256 and file.url.startswith("file:"):
-        sha256 = local_sha256(url_path(file.url), job.cache)
-    return ResolvedFile(file.file, file.url, sha256, file.size)

@@ -1,7 +1,7 @@
-"""Places that list package files, as pip's settings and the catalog name them: what they list, have or lack.
+"""Places that list package files, as pip's settings and the catalog name them, and what they list.
 
 A place is an index of the simple API, or a find-links folder or page. `file://` indexes and folders are read directly.
-Several places are asked at once, and answer within a limit.
+All places are asked at once, within a time limit.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pypi_simple import (
 
 from cannery.catalog.target import is_version
 from cannery.util.addresses import file_path, shown
+from cannery.util.io.files import local_sha256
 from cannery.util.io.http import HostSession, PassingError, retrying, trouble
 from cannery.util.io.waiting import begin
 from cannery.util.trouble import OF_HOST, State
@@ -204,6 +205,12 @@ class Answer:
         return f"{self.place}: {self.state}{f' ({self.detail})' if self.detail else ''}"
 
 
+def sha256_of(file: Listed, cache: Path) -> str:
+    """Return the SHA-256 of a file: what its place lists, else that of the file on this disk; "" without both."""
+    path = url_path(file.url) if file.url.startswith("file:") else None
+    return file.sha256 or (local_sha256(path, cache) if path and path.is_file() else "")
+
+
 def ask(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
     """Ask one place for one project; trouble is part of the answer. `timeout` is in seconds, of each wait."""
     try:
@@ -224,13 +231,15 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
     for future, (place, project) in zip(futures, questions, strict=True):
         answer = future.result() if future in done else None
         if answer is None or answer.state is State.TIMEOUT:  # the request's own time-out may come first
-            answer = Answer(place, project, State.TIMEOUT, _silence(session, place, timeout))
+            proxy = session.proxy_words(place.url)
+            detail = f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
+            answer = Answer(place, project, State.TIMEOUT, detail)
         answers.append(answer)
     return tuple(answers)
 
 
 def _ask_again(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
-    """Ask, and again while time is left and the trouble may pass."""
+    """Ask, and retry while time is left and the trouble may be temporary."""
     answer = Answer(place, project, State.OTHER)
     with suppress(PassingError):
         for attempt in retrying(longest=timeout):
@@ -241,16 +250,11 @@ def _ask_again(place: Place, project: str, session: requests.Session, timeout: f
     return answer
 
 
-def _silence(session: HostSession, place: Place, timeout: float) -> str:
-    proxy = session.proxy_words(place.url)
-    return f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
-
-
 class Asked:
-    """Answers of places, kept as long as the value lives: the locks of one run ask the same questions.
+    """The answers of places, kept for one run: its locks ask the same questions.
 
-    May be used by several threads: the second one waits for the answers of the first. A place that was not reached is
-    not asked again, whatever the question.
+    Several threads may use it: the second one waits for the answers of the first. A place that was not reached is not
+    asked again.
     """
 
     def __init__(self) -> None:

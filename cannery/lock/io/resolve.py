@@ -1,15 +1,14 @@
 """Resolve a request into a lock with `uv pip compile`, for the target's Python and platform, from any host.
 
-Which place serves what, so that a lock depends as little as possible on the host that makes it:
+A lock should depend as little as possible on the host that makes it, so each place serves certain packages:
 
 - A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `cannery.lock.io.bound`.
 - Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
-  that the main index does not have at all: uv takes the first index in the list that knows a name (`first-index`), and
-  they come behind it. pip would merge their versions instead, and a host with stale copies on its disk would then lock
-  another set.
-- The date bound holds for every index that gives upload times. Files without a time (folders, plain HTML) would not
-  exist for uv, so extra places and bound indexes of that kind are taken without the bound; a main index of that kind
-  is an error.
+  that the main index does not have at all: they come after it, and uv takes the first index that knows a name
+  (`first-index`). pip would merge their versions, and a host with stale copies on its disk would lock another set.
+- The date bound applies to every index that gives upload times. uv would ignore files without a time (folders, plain
+  HTML), so extra places and bound indexes of that kind are used without the bound. A main index of that kind is an
+  error.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 from cannery.catalog.target import package_name
-from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError
-from cannery.lock.io.bound import Binder, NoFileError, bound_questions, index_of, known_sources, released_files
+from cannery.errors import CanneryError, FindingsError, NetworkError, UnableError, UsageError
+from cannery.lock.io.bound import Binder, NoFileError, bound_questions, known_sources, released_files
 from cannery.lock.io.indexes import PROBE, places_of
 from cannery.lock.io.wheelhouse import remote_size
 from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, best_wheel, public_mirrors, uv_platform
@@ -59,7 +58,8 @@ if TYPE_CHECKING:
     from cannery.lock.uv import Resolved, ResolvedFile
     from cannery.util.io.pip_settings import PipSettings
 
-    # Resolves a request within so many seconds: name → version, None where nothing works; raises `NetworkError`.
+    # Resolves a request within so many seconds: name → version, None where nothing works. Raises `NetworkError` where
+    # an index or this host fails.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
 
 HINT = "see `pip config list` for where it is named"
@@ -71,8 +71,8 @@ LONGEST = 600.0
 class Job:
     """What a resolution depends on: the request, the catalog's indexes by name, and the host.
 
-    `env` is the environment of the process, `cache` Cannery's cache folder. `asked` may be shared by the locks of one
-    run: what indexes have answered is not asked again.
+    `env` is the environment of the process, `cache` Cannery's cache folder. The locks of one run may share `asked`: no
+    index is then asked twice.
     """
 
     request: LockRequest
@@ -84,7 +84,7 @@ class Job:
 
     @property
     def where(self) -> str:
-        """What is resolved, in words."""
+        """What is resolved, for messages."""
         return f"profile {self.request.profile}, Python {self.request.python}, {self.request.arch}"
 
 
@@ -127,7 +127,7 @@ class Resolver:
 
     def choose(self) -> list[Source]:
         """Let uv choose versions (`via`), again while a package comes in that is bound and was not known to be."""
-        bindings = index_of(self.request)
+        bindings = dict(self.request.bindings)
         direct = direct_names(self.request)
         names = sorted(direct & {*bindings})
         while True:
@@ -161,7 +161,7 @@ class Resolver:
         usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")
         places = places_of(DEFAULT_INDEX, self.job.indexes, settings)
         questions = [(place, project) for place in places for project in usual]
-        bound = bound_questions(sorted(index_of(request)), request, self.job.indexes, settings)
+        bound = bound_questions(sorted(dict(request.bindings)), request, self.job.indexes, settings)
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
         mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
         sources, lost, absent = self._bound(names, answers[len(questions) :])
@@ -169,7 +169,7 @@ class Resolver:
         dead = [*(f"not reached: {answer}" for answer in silent if answer), *lost]
         if dead:
             pip = any(silent)
-            mirrors = public_mirrors({*index_of(request).values()}, self.job.indexes) if lost else ""
+            mirrors = public_mirrors({*dict(request.bindings).values()}, self.job.indexes) if lost else ""
             raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else mirrors)
         _check_main(mine[0], request.exclude_newer)
         if absent:
@@ -336,10 +336,24 @@ def resolve(
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:
         resolver = Resolver(job, Path(name))
         output = resolver.log
+
+        def attempt(request: LockRequest, longest: float) -> Mapping[str, str] | None:
+            with tempfile.TemporaryDirectory(prefix="try-", dir=name) as folder:
+                other = Resolver(replace(job, request=request), Path(folder), longest)
+                try:
+                    other.choose()
+                except UnableError as error:
+                    raise NetworkError(error.what, where=error.where) from error
+                except (FindingsError, UsageError):
+                    return None
+                finally:
+                    output.extend(["", f"another set: {', '.join(request.requirements)}", *other.log])
+            return {name: version for name, (version, _asked) in other.via.items()}
+
         try:
             lock = resolver.resolve()
         except (UnsolvedError, NoFileError) as error:
-            found = explain_to_user(error, job, lambda *asks: _attempt(job, Path(name), output, *asks))
+            found = explain_to_user(error, job, attempt)
             _add_log(found, log, output)
             raise found from error
         except CanneryError as error:
@@ -349,28 +363,6 @@ def resolve(
             if output:
                 write_atomic(log, job.settings.redact("\n".join(output)) + "\n")
     return lock
-
-
-def _attempt(
-    job: Job, folder: Path, output: list[str], request: LockRequest, longest: float
-) -> Mapping[str, str] | None:
-    """Return name → version of what uv chooses for another request in `longest` seconds; None where nothing works.
-
-    Raises `NetworkError` when an index or this host fails.
-    """
-    with tempfile.TemporaryDirectory(prefix="try-", dir=folder) as name:
-        resolver = Resolver(replace(job, request=request), Path(name), longest)
-        try:
-            resolver.choose()
-        except NetworkError:
-            raise
-        except UnableError as error:
-            raise NetworkError(error.what, where=error.where) from error
-        except CanneryError:
-            return None
-        finally:
-            output += ["", f"another set: {', '.join(request.requirements)}", *resolver.log]
-    return {name: version for name, (version, _asked) in resolver.via.items()}
 
 
 def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """Lock files: the committed ones in images/locks, and those of ad-hoc pins in the cache.
 
-The files that an incomplete lock is missing are taken from their indexes for a build. Versions never change by that,
-and no file of images/locks does: only `lock` writes those. What was found is kept in the cache, so that verify and
-push, which come later, know the same files.
+For a build, the hashes that an incomplete lock is missing are taken from their indexes. That changes no version, and no
+file of images/locks: only `lock` writes those. The hashes are kept in the cache, so that verify and push, which come
+later, know the same files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from cannery.lock.lock import (
     best_wheel,
     format_lock,
     missing_packages,
-    names_of,
     parse_lock,
     public_mirrors,
     published_at,
@@ -30,7 +29,7 @@ from cannery.lock.lock import (
 from cannery.lock.request import TOOLS_PROFILE, lock_problems, lock_request, tools_request
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
-from cannery.util.io.files import is_of_files, local_sha256, sha256_bytes, shown_path, unwritable, write_atomic
+from cannery.util.io.files import is_of_files, sha256_bytes, shown_path, unwritable, write_atomic
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.errors import CanneryError
     from cannery.lock.io.bound import NoFileError
-    from cannery.lock.io.indexes import Answer, Asked
+    from cannery.lock.io.indexes import Asked
     from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.lock.lock import Lock, LockedPackage
     from cannery.lock.request import LockRequest
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     # Makes the error that a user sees: of what failed, its job, the catalog, the recipe, and a way to try other sets.
     Explain = Callable[[UnsolvedError | NoFileError, Job, Catalog, Recipe | None, Attempt], CanneryError]
 
-# The code of the finding that a lock is missing or not to be used.
+# The code of the finding that a lock is missing or cannot be used.
 LOCK = "lock"
 # Problems that a message names; one wrong header alone can bring a hundred.
 SHOWN = 3
@@ -58,12 +57,12 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class LockStore:
-    """Where lock files are, and what making one depends on.
+    """Where lock files are, and what is needed to make one.
 
-    `root` is the folder that has images/, `own` the user's that is laid over it, `locks` the folder that locks are
-    written to (one that is not there is read from images/locks), `cache` Cannery's cache folder, `arch` that of this
-    host, `env` the process's environment. `say` prints a line for the user, `settings` returns the host's pip settings,
-    `explain` explains a failed lock.
+    `root` is the folder that has images/, `own` the user's folder that is laid over it. Locks are written to `locks`;
+    one that is not in it is read from images/locks. `cache` is Cannery's cache folder, `arch` that of this host, `env`
+    the process's environment. `say` prints a line for the user, `settings` returns the host's pip settings, `explain`
+    explains a failed lock.
     """
 
     root: Path
@@ -194,7 +193,7 @@ def bind(store: LockStore, catalog: Catalog, name: str, options: Options) -> Rec
 
 
 def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: str) -> Lock:
-    """Return the committed lock of `request`; raise `FindingsError` when it is missing or does not answer."""
+    """Return the committed lock of `request`; raise `FindingsError` when it is missing or does not answer it."""
     path = lock_path(store, request)
     lock = read_lock(store, path)
     if lock is None:
@@ -303,12 +302,21 @@ def with_found_files(
         PROBE,
         ask_all,
         places_of,
+        sha256_of,
     )
 
     pip = settings()
     asked = [(place, p.name) for p in missing for place in places_of(p.index, catalog.indexes, pip)]
     answers = ask_all(asked, pip, PROBE)
-    found = {p.name: one for p in missing if (one := _found(p, lock, answers, cache))}
+    found: dict[str, LockedPackage] = {}
+    # Of each package the best file of the first place that has one with a hash.
+    for package, answer in ((package, answer) for package in missing for answer in answers):
+        if answer.project != package.name or package.name in found:
+            continue
+        files = [file for file in answer.files if Version(file.version) == Version(package.version)]
+        file = best_wheel(files, lock.python, lock.arch)
+        if file and (sha256 := sha256_of(file, cache)):
+            found[package.name] = replace(package, file=file.file, sha256=sha256, size=file.size)
     for one in found.values():
         say(f"{one.name} {one.version}: {one.file}, sha256:{one.sha256}, taken {published_at(one, catalog.indexes)}")
     whole = replace(lock, packages=tuple(found.get(package.name, package) for package in lock.packages))
@@ -321,31 +329,19 @@ def with_found_files(
 def incomplete_error(lock: Lock, catalog: Catalog, *, locked: bool) -> FindingsError:
     """Return the error of a build that needs hashes which are not known. With `locked` no index was asked."""
     missing = missing_packages(lock)
+    names = ", ".join(f"{package.name} {package.version}" for package in missing)
     lines = [f"{p.name} {p.version} is published {published_at(p, catalog.indexes)}" for p in missing]
     mirrors = public_mirrors({package.index for package in missing}, catalog.indexes)
     asked = "leave --locked out where that index can be reached, or" if locked else "on a host that reaches it,"
     return FindingsError(
-        "\n  ".join([f"the lock for {lock.arch} has no hash of {names_of(missing)}", *lines]),
+        "\n  ".join([f"the lock for {lock.arch} has no hash of {names}", *lines]),
         where=f"profile {lock.profile}, Python {lock.python}, {lock.arch}",
         hint="; ".join(filter(None, (f"{asked} run build.py lock {lock.profile}", mirrors))),
     )
 
 
 def _kept(lock: Lock, cache: Path) -> Path:
-    """The name is made from the lock with its gaps: another lock has other ones."""
+    """Return the file for a completed lock. Its name depends on the incomplete lock."""
     names = [[p.name, p.version, p.index] for p in missing_packages(lock)]
     digest = sha256_bytes(f"{lock.inputs} {lock.python} {lock.arch} {names}".encode())
     return cache / "locks" / "complete" / f"{lock.profile}-{digest[:16]}.txt"
-
-
-def _found(package: LockedPackage, lock: Lock, answers: Sequence[Answer], cache: Path) -> LockedPackage | None:
-    """Return the package with the best file of the first place that has one with a hash; None without any."""
-    for answer in (answer for answer in answers if answer.project == package.name):
-        files = [file for file in answer.files if Version(file.version) == Version(package.version)]
-        file, folder = best_wheel(files, lock.python, lock.arch), answer.place.folder
-        if file is not None:
-            path = folder / file.file if folder else None
-            sha256 = file.sha256 or (local_sha256(path, cache) if path and path.is_file() else "")
-            if sha256:
-                return replace(package, file=file.file, sha256=sha256, size=file.size)
-    return None
