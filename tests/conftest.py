@@ -28,6 +28,9 @@ settings.load_profile("any machine" if os.environ.get("CI", "").lower() == "true
 ROOT = Path(__file__).resolve().parent.parent
 # Seconds that one test of an engine may take, with the fixtures that it is the first to ask for.
 ENGINE_SECONDS = 2400
+# A file of a catalog is parsed once: thousands of tests read the same sixty. Nothing writes to what is parsed;
+# `cannery.catalog.documents` itself, which its tests call, is as it was.
+catalog_read.parse_yaml = lru_cache(maxsize=1024)(catalog_read.parse_yaml)
 # `--import-mode=importlib` leaves sys.path alone: the folders whose builders and fakes tests share by name.
 sys.path[:0] = [str(ROOT / "tests/unit"), str(ROOT / "tests/edge")]
 
@@ -52,9 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 ENDING = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL, signal.SIGTERM: signal.SIG_DFL}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def heeds_signals() -> Iterator[None]:
-    """Let a test and its child processes get the signals that end a run."""
+    """Let tests and their child processes get the signals that end a run."""
     ignored = [number for number in ENDING if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, ENDING[number])
@@ -63,21 +66,14 @@ def heeds_signals() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
-@pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let no test read the settings of this machine's user."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
-    for name in [name for name in os.environ if name.startswith("CANNERY_") and name != "CANNERY_CACHE"]:
-        monkeypatch.delenv(name)
-
-
 @pytest.fixture(scope="session", autouse=True)
-def each_yaml_text_is_parsed_once() -> None:
-    """Parse a file of a catalog once in a session: thousands of tests read the same sixty files.
-
-    Nothing writes to what is parsed; `cannery.catalog.documents` itself, which its tests call, is as it was.
-    """
-    catalog_read.parse_yaml = lru_cache(maxsize=1024)(catalog_read.parse_yaml)
+def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let no test read the settings of this machine's user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-settings"))
+        for name in [name for name in os.environ if name.startswith("CANNERY_") and name != "CANNERY_CACHE"]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")

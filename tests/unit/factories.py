@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cannery.catalog.addresses import Host, Index, Registries
@@ -81,6 +83,12 @@ def source_profile(**changes: object) -> Profile:
     return Profile.model_validate({**value, **changes})
 
 
+@cache
+def _parsed(values: str) -> Component:
+    """A component of its JSON: it is frozen, so tests share it."""
+    return parse_component(json.loads(values))
+
+
 def source_components() -> dict[str, Component]:
     """The sources that `source_profile` names, and `patcher` with the `library` that it patches, for a test to add."""
     values: dict[str, dict[str, Any]] = {
@@ -156,7 +164,7 @@ def source_components() -> dict[str, Component]:
             "releases": {"4.0": {"source": "its METADATA"}},
         },
     }
-    return {name: parse_component(value) for name, value in values.items()}
+    return {name: _parsed(json.dumps(value)) for name, value in values.items()}
 
 
 def components() -> dict[str, Component]:
@@ -192,7 +200,7 @@ def components() -> dict[str, Component]:
             "imports": [{"module": "ray", "attribute": "__version__", "equals": "2.50.0"}],
         },
     }
-    return {name: parse_component(value) for name, value in values.items()}
+    return {name: _parsed(json.dumps(value)) for name, value in values.items()}
 
 
 def base_line(cann: str = "8.5.0") -> BaseLine:

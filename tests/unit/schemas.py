@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
+from kubernetes_validate import utils
 
 # The oldest and the newest that kubernetes-validate knows and clusters run.
 KUBERNETES = ("1.25", "1.37")
@@ -31,6 +32,10 @@ def compose_faults(value: dict[str, Any]) -> list[str]:
 def ci_faults(value: dict[str, Any], service: str) -> list[str]:
     """What the published schema of a CI service (`github-workflows`, `gitlab-ci`) says against a file."""
     return [f"{error.json_path}: {error.message}" for error in _brought(service).iter_errors(value)]
+
+
+# Each call of `validate` reads its schemas again: megabytes.
+utils.schema_contents = cache(utils.schema_contents)
 
 
 def kubernetes_faults(value: dict[str, Any]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 from checkouts import ROOT
@@ -12,10 +14,17 @@ from cannery.recipe.recipe import Options
 from cannery.recipe.select import select
 from cannery.vocab import Arch
 
+if TYPE_CHECKING:
+    from cannery.catalog.catalog import Catalog
+
+
+@cache
+def catalog() -> Catalog:
+    return load_catalog(ROOT / "images")
+
 
 def denied(name: str, *sources: str) -> bool:
-    table = load_catalog(ROOT / "images").compatibility
-    return any(fnmatchcase(name, one.pattern) for one in table.denied(sources))
+    return any(fnmatchcase(name, one.pattern) for one in catalog().compatibility.denied(sources))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +54,5 @@ def test_what_is_no_cuda_is_not(name: str) -> None:
 def test_vllm_is_denied_as_a_wheel_alone() -> None:
     assert not denied("vllm", "vllm")
     assert denied("vllm", "sglang")
-    catalog = load_catalog(ROOT / "images")
-    recipe = select(catalog, "verl-npu", Options(arch="arm64"), Arch.AMD64)
+    recipe = select(catalog(), "verl-npu", Options(arch="arm64"), Arch.AMD64)
     assert not denied("vllm", *(chosen.package for chosen in recipe.sources))
