@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +32,7 @@ class Kind(Enum):
     EXTENDED = b"x"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file, folder or link of a layer: its path in the image, permissions, bytes, and where it leads to.
 
     `owner` is uid and gid, `mtime` in seconds (None: the layer's own), `capability` the bytes of security.capability.
@@ -53,8 +51,12 @@ class Entry:
 def with_folders(entries: Iterable[Entry]) -> list[Entry]:
     """Return entries and the folders above them in a layer's order: by the parts of their paths, as bytes."""
     given = {entry.path: entry for entry in entries}
-    folders = {folder for path in given for folder in above(path)}
-    made = {path: Entry(path, Kind.FOLDER, 0o755) for path in folders}
+    made: dict[str, Entry] = {}
+    for path in given:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in made:
+            made[folder] = Entry(folder, Kind.FOLDER, 0o755)
+            folder = folder.rpartition("/")[0]
     return sorted({**made, **given}.values(), key=lambda entry: order(entry.path))
 
 
@@ -114,7 +116,7 @@ def _header(name: bytes, kind: Kind, numbers: tuple[int, ...], link: bytes = b""
         name.ljust(_NAME, b"\0"), mode, uid, gid, size, mtime, kind.value, link.ljust(_NAME, b"\0"),
         bytes(64), devices, prefix.ljust(_PREFIX, b"\0"), bytes(12),
     )  # fmt: skip
-    return b"%b%06o\0 %b" % (block[:148], sum(block), block[156:])
+    return b"%b%06o\0 %b" % (block[:148], sum(block.translate(None, b"\0")), block[156:])
 
 
 def _records(name: bytes, link: bytes, capability: bytes) -> bytes:

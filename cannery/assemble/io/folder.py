@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +89,7 @@ def _leaves(found: Mapping[str, Path]) -> dict[str, Leaf]:
         if entry is not None and entry.kind is Kind.FILE:
             info = found[path].lstat()
             name = first.setdefault((info.st_dev, info.st_ino), path)
-            entry = entry if name == path else replace(entry, kind=Kind.HARD_LINK, size=0, link=name.lstrip("/"))
+            entry = entry if name == path else entry._replace(kind=Kind.HARD_LINK, size=0, link=name.lstrip("/"))
         if entry is not None:
             leaves[path] = entry, partial(_blocks, found[path])
     return leaves

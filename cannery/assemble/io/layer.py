@@ -77,11 +77,11 @@ def write_entries(
 ) -> Made:
     """Write a layer's tar; `contents` are the bytes of its files by path."""
     for entry in entries:
-        sink.take((head(entry, epoch),))
+        sink.add(head(entry, epoch))
         if entry.path in contents:
             sink.take(contents[entry.path]())
-            sink.take((padding(entry.size),))
-    sink.take((END,))
+            sink.add(padding(entry.size))
+    sink.add(END)
     return sink.end()
 
 

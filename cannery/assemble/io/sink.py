@@ -31,6 +31,8 @@ SMALL = 1 << 12
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 # The fixed part of the header ahead of a file in a zip archive; at 26 the lengths of the name and of what follows it.
 _ZIP_HEADER, _LENGTHS = 30, struct.Struct("<26x2H")
+# Bytes that a file's header, name and extra field rarely exceed: one read is enough for these and a small file.
+_AHEAD = 300
 
 
 class Member:
@@ -71,12 +73,14 @@ class Member:
 
     def stream(self, info: ZipInfo) -> Iterator[bytes]:
         """Give the deflate stream of what is packed, in blocks."""
-        number = cast("IO[bytes]", self._archive.fp).fileno()
-        name, extra = _LENGTHS.unpack(os.pread(number, _ZIP_HEADER, info.header_offset))
-        at, left = info.header_offset + _ZIP_HEADER + name + extra, info.compress_size
-        while left and (block := os.pread(number, min(STEP, left), at)):
+        number, at, left = cast("IO[bytes]", self._archive.fp).fileno(), info.header_offset, info.compress_size
+        first = os.pread(number, _AHEAD + min(STEP, left), at)
+        name, extra = _LENGTHS.unpack_from(first)
+        begin = _ZIP_HEADER + name + extra
+        at, block = at + begin, first[begin : begin + min(STEP, left)]
+        while left and (block := block or os.pread(number, min(STEP, left), at)):
             yield block
-            at, left = at + len(block), left - len(block)
+            at, left, block = at + len(block), left - len(block), b""
 
     def _damaged(self, info: ZipInfo) -> WheelError:
         return WheelError(f"{posixpath.basename(self._archive.filename or '')}: {info.filename} is damaged")
@@ -89,12 +93,16 @@ class TarSink:
         self.stream = stream
         self.digest, self.size, self._pending = hashlib.sha256(), 0, bytearray()
 
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._pending += data
+        if len(self._pending) >= BLOCK:
+            self.flush()
+
     def take(self, blocks: Iterable[bytes]) -> None:
-        """Take the next bytes. Raises `WheelError` where a file of a wheel is damaged."""
+        """Take the bytes of a file. Raises `WheelError` where it is in a wheel and damaged."""
         for block in blocks:
-            self._pending += block
-            if len(self._pending) >= BLOCK:
-                self.flush()
+            self.add(block)
 
     def flush(self) -> None:
         """Pass on what was taken."""
