@@ -103,14 +103,6 @@ class Solver:
         rows = self.subject.rows.get(name, ())
         return bool(rows) and not any(same_release(row.version, version) for row in rows)
 
-    def disagreeing(self, moved: Mapping[str, str], changed: frozenset[str]) -> str:
-        """Return the first release of the set at `moved` that a row contradicts, "" for none.
-
-        Only rows that have to do with the names in `changed` count: the rules have judged the others.
-        """
-        proposed = self.subject.moved_to(moved)
-        return next((name for name, key in misfits(proposed) if {name, key} & changed), "")
-
     def _changes(self, moved: Mapping[str, str]) -> dict[str, str]:
         versions = self.subject.versions
         return {name: text for name, text in moved.items() if not same_release(text, versions.get(name, ""))}

@@ -1,7 +1,7 @@
-"""Which package a failed resolution comes down to, who asks what of it, and what of the profile can be changed.
+"""The package that makes a resolution fail, who asks for which version of it, and what can be changed in the profile.
 
-uv writes `Because A depends on B and there is no version of C, we can conclude that …`. What it concludes, and what it
-knows from an earlier step (`we know from (1) that …`), is left out: it follows from the rest.
+uv writes `Because A depends on B and there is no version of C, we can conclude that …`. Its conclusions, and what it
+knows from an earlier step (`we know from (1) that …`), are left out: they follow from the rest.
 tests/unit/data/uv_reasons has texts of a real uv.
 """
 
@@ -22,10 +22,10 @@ from cannery.lock.uv import PROJECT
 from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cannery.lock.request import LockRequest
-    from cannery.recipe.recipe import Chosen, Recipe
+    from cannery.recipe.recipe import Recipe
 
 # How many who ask, ranges and names a message shows.
 SIDES, RANGES, MOVERS = 5, 3, 4
@@ -37,11 +37,10 @@ ASKS = re.compile(
     rf"(?P<by>{NAME})(?:{RANGE})? depends? on (?:one of: |all of: )?"
     rf"(?P<name>{NAME})(?P<wanted>{RANGE})?(?P<more>(?: {NAME}{RANGE})*)"
 )
-PYTHON = "python"
 
 
 class ItemKind(StrEnum):
-    """Where a requirement of the request is written. The first ones are the first to think of for a change."""
+    """Where a requirement of the request is written, in the order in which a change is suggested."""
 
     TRIAL = "--pin"
     PIN = "pin"
@@ -72,9 +71,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Side:
-    """What one asks of a package: ranges of which any will do, through `chain` from a requirement of the profile.
+    """Who asks for a package, and the ranges that it allows; `chain` leads there from a requirement of the profile.
 
-    `by` is who asks, in words. Without a chain the profile itself asks.
+    `by` names who asks, for messages. Without a chain the profile itself asks.
     """
 
     chain: tuple[str, ...]
@@ -90,11 +89,6 @@ class Conflict:
     sides: tuple[Side, ...]
     movers: tuple[Item, ...]
 
-    @property
-    def roots(self) -> frozenset[str]:
-        """The names of the package, and of the profile's requirements through which it is asked for."""
-        return frozenset({self.name, *(side.chain[0] for side in self.sides if side.chain)})
-
 
 def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ...]:
     """Return all that the request asks for, requirements first, in the words of the recipe where there is one."""
@@ -108,8 +102,11 @@ def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ..
         item = _item(ItemKind.BASE if recipe else ItemKind.REQUIREMENT, text)
         if item.name in trials and item.wanted:
             item = _item(ItemKind.TRIAL, text, trials[item.name])
-        elif item.name in chosen:
-            item = _component(chosen[item.name], text)
+        elif (one := chosen.get(item.name)) and one.component.kind.is_source:
+            at = f"commit {one.commit[:12]}" if one.commit else "its release"
+            item = _item(ItemKind.SOURCE, text, f"{one.name} {one.version} ({at})")
+        elif one:
+            item = _item(ItemKind.PIN, text, f"{one.name} {one.version}" if one.version else one.name)
         elif item.name in sources:
             item = _item(ItemKind.SOURCE, text)
         found.append(item)
@@ -124,15 +121,8 @@ def _item(kind: ItemKind, requirement: str, text: str = "") -> Item:
     return Item(kind, canonicalize_name(parsed.name), str(parsed.specifier), text or requirement)
 
 
-def _component(chosen: Chosen, text: str) -> Item:
-    if not chosen.component.kind.is_source:
-        return _item(ItemKind.PIN, text, f"{chosen.name} {chosen.version}" if chosen.version else chosen.name)
-    at = f"commit {chosen.commit[:12]}" if chosen.commit else "its release"
-    return _item(ItemKind.SOURCE, text, f"{chosen.name} {chosen.version} ({at})")
-
-
 def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
-    """Return the first package of which the sides exclude each other; without one all that uv names is in question."""
+    """Return the first package whose sides exclude each other. Without one, all that uv names may be changed."""
     for name in reasons.names:
         sides = sides_of(name, reasons.asks, items)
         if any(exclude(*pair) for pair in combinations(sides, 2)):
@@ -142,9 +132,9 @@ def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
 
 
 def make_conflict(name: str, sides: Sequence[Side], items: Sequence[Item]) -> Conflict:
-    """Return the conflict about a package, with what of the profile decides about it."""
-    found = Conflict(name, tuple(sides), ())
-    return Conflict(name, tuple(sides), _movers([item for item in items if item.name in found.roots], name))
+    """Return the conflict about a package, with the items of the profile that decide about it."""
+    roots = {name, *(side.chain[0] for side in sides if side.chain)}
+    return Conflict(name, tuple(sides), _movers([item for item in items if item.name in roots], name))
 
 
 def _movers(items: Iterable[Item], name: str) -> tuple[Item, ...]:
@@ -153,7 +143,7 @@ def _movers(items: Iterable[Item], name: str) -> tuple[Item, ...]:
 
 
 def exclude(one: Side, other: Side) -> bool:
-    """Whether no version is in a range of both; what cannot be read may be."""
+    """Whether no version is in a range of both. False where a range cannot be read."""
     try:
         return all(
             SpecifierSet(f"{a},{b}".strip(","), prereleases=True).is_unsatisfiable()
@@ -169,40 +159,37 @@ def sides_of(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> tuple[Sid
     overrides = [item for item in mine if item.kind is ItemKind.OVERRIDE and item.wanted]
     own = overrides or [item for item in mine if item.wanted] or mine
     found = [Side((), (item.wanted,), str(item)) for item in own]
-    return tuple(found if overrides else [*found, *_askers(name, asks, items)])
-
-
-def _askers(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> Iterator[Side]:
-    """Give the side of each package that asks, with its chain from the profile."""
+    if overrides:
+        return tuple(found)
     roots = {item.name for item in items}
     parents: dict[str, list[str]] = {}
     for ask in asks:
         if ask.name not in roots:
             parents.setdefault(ask.name, []).append(ask.by)
-    for asker in dict.fromkeys(ask.by for ask in asks if ask.name == name):
-        wanted = dict.fromkeys(
-            text for ask in asks if (ask.by, ask.name) == (asker, name) for text in ask.wanted or ("",)
-        )
+    wanted: dict[str, dict[str, None]] = {}
+    for ask in asks:
+        if ask.name == name:
+            wanted.setdefault(ask.by, {}).update(dict.fromkeys(ask.wanted or ("",)))
+    for asker, ranges in wanted.items():
         chain = shortest(parents, asker)
-        root = [item for item in items if item.name == chain[0]]
-        start = next((str(item) for item in root if item.wanted), chain[0])
-        yield Side(chain, tuple(wanted), " → ".join([start, *chain[1:]]))
+        start = next((str(item) for item in items if item.name == chain[0] and item.wanted), chain[0])
+        found.append(Side(chain, tuple(ranges), " → ".join([start, *chain[1:]])))
+    return tuple(found)
 
 
 def who_asks(conflict: Conflict) -> tuple[str, ...]:
     """Return a line for each side, in the profile's words: `tokenizers >=0.22,<=0.23 by pin transformers 4.57.0`."""
-    lines = [f"{conflict.name} {_ranges(side.wanted)} by {side.by}" for side in conflict.sides]
-    more = len(lines) - SIDES
-    return tuple(dict.fromkeys(lines[:SIDES])) + ((f"and by {more} more",) if more > 0 else ())
-
-
-def _ranges(wanted: Sequence[str]) -> str:
-    words = " or ".join((text or "of any version") for text in wanted[:RANGES])
-    return words + (" or …" if len(wanted) > RANGES else "")
+    lines = []
+    for side in conflict.sides[:SIDES]:
+        ranges = [text or "of any version" for text in side.wanted[:RANGES]]
+        ranges += ["…"] if len(side.wanted) > RANGES else []
+        lines.append(f"{conflict.name} {' or '.join(ranges)} by {side.by}")
+    more = len(conflict.sides) - SIDES
+    return (*dict.fromkeys(lines), *([f"and by {more} more"] if more > 0 else []))
 
 
 def what_can_move(conflict: Conflict, file: str = "") -> tuple[str, ...]:
-    """Return what of the profile could be changed, in a line, with the `file` that has it; none without anything."""
+    """Return a line with what could be changed in the profile, and the `file` that has it; none without anything."""
     items = [str(item) for item in conflict.movers]
     if not items:
         return ()
@@ -224,17 +211,22 @@ class Ask:
 
 @dataclass(frozen=True)
 class Reasons:
-    """What uv names: dependencies, and all distributions, in order."""
+    """What uv names: dependencies, and all distributions, in its order."""
 
     asks: tuple[Ask, ...]
     names: tuple[str, ...]
 
 
 def read_reasons(stderr: str) -> Reasons:
-    """Return what uv's text has; nothing where it is of another form."""
+    """Return what uv's text has; nothing where it has another form."""
     text = re.sub(r"\{[^}]*\}", "", FRAME.sub("", stderr).partition("\nhint:")[0])
     facts = [match["facts"] for match in FACTS.finditer(" ".join(text.split()))]
-    asks = [ask for part in facts for ask in _asks(part)]
+    asks: list[Ask] = []
+    for match in (match for part in facts for match in ASKS.finditer(part)):
+        by, name = _name(match["by"]), _name(match["name"])
+        ranges = [match["wanted"] or "", *re.findall(rf" {NAME}({RANGE})", match["more"])]
+        if by != PROJECT and name != "python":
+            asks.append(Ask(by, name, tuple(filter(None, ranges))))
     named = [_name(word) for part in facts for word in re.findall(rf"({NAME})(?={RANGE}| |$)", part)]
     return Reasons(
         asks=tuple(dict.fromkeys(asks)),
@@ -245,13 +237,3 @@ def read_reasons(stderr: str) -> Reasons:
 def _name(text: str) -> str:
     """Return a normalised name, without extras: `ray[default]` is ray."""
     return canonicalize_name(text.partition("[")[0])
-
-
-def _asks(text: str) -> list[Ask]:
-    found = []
-    for match in ASKS.finditer(text):
-        by, name = _name(match["by"]), _name(match["name"])
-        ranges = [match["wanted"] or "", *re.findall(rf" {NAME}({RANGE})", match["more"])]
-        if by != PROJECT and name != PYTHON:
-            found.append(Ask(by, name, tuple(text for text in ranges if text)))
-    return found

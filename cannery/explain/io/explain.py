@@ -1,6 +1,6 @@
-"""What a failed resolution comes down to: a package, who asks for it, what could be changed, and sets that work.
+"""The error of a failed resolution: the package in question, who asks for it, what could be changed, sets that work.
 
-Sets near the one that does not work are few, those first that change least. Only the resolver knows whether one works.
+A few sets near the failed one are resolved, those first that change least. Only the resolver knows which ones work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cannery.catalog.compatibility import CANN
 from cannery.catalog.target import distance, package_name
 from cannery.compat.io.stock import ask_stock, questions_of
 from cannery.compat.solve import Solver
-from cannery.compat.subject import Subject, is_held
+from cannery.compat.subject import Subject, is_held, misfits
 from cannery.errors import CanneryError, FindingsError, NetworkError
 from cannery.explain.conflict import (
     Ask,
@@ -39,22 +39,20 @@ from cannery.recipe.recipe import Options
 from cannery.recipe.select import held_bounds, parse_pin, rows_for, select
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.compat.io.stock import Stock
     from cannery.explain.conflict import Conflict, Item
-    from cannery.lock.io.indexes import Answer, Listed, Place
+    from cannery.lock.io.indexes import Answer, Place
     from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
 
 # Seconds for all tries together and for one, and how many that work are enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
-# Candidates in all, and of those the sets of the table for this CANN: each is a resolution.
+# Candidates in all, and how many of them are sets of the table for this CANN. Each is a resolution.
 MOST, ROWS = 6, 3
-# Of a source: how many of its other known versions.
-VERSIONS = 2
 
 
 def explained(
@@ -62,8 +60,8 @@ def explained(
 ) -> FindingsError:
     """Return the error that a user sees in place of `error`; sets near the request are tried by `attempt`.
 
-    The request was made from `recipe`; that of the build tools has none, and no sets near it.
-    Where two sides exclude each other it names the package and both, else it has the resolver's own text.
+    The request was made from `recipe`; that of the build tools has none, and no sets near it. Where two sides exclude
+    each other the error names the package and both sides, else it has the resolver's own text.
     """
     items = profile_items(job.request, recipe)
     text, hint = error.what, ""
@@ -96,11 +94,11 @@ def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str]
     dates = dict(request.package_dates)
 
     def ask(questions: Sequence[tuple[Place, str]]) -> list[Answer]:
-        answers = job.asked.ask(questions, job.settings, PROBE)
-        return [replace(answer, files=tuple(filter(is_early, answer.files))) for answer in answers]
-
-    def is_early(file: Listed) -> bool:
-        return file.uploaded <= dates.get(file.name, request.exclude_newer)
+        found = []
+        for answer in job.asked.ask(questions, job.settings, PROBE):
+            files = (file for file in answer.files if file.uploaded <= dates.get(file.name, request.exclude_newer))
+            found.append(replace(answer, files=tuple(files)))
+        return found
 
     @cache
     def stock() -> Stock:
@@ -111,7 +109,7 @@ def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str]
 
 
 def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, budget: float = BUDGET) -> Iterator[str]:
-    """Resolve `found` in their order, until enough work or `budget` seconds are over; give what came of it in lines."""
+    """Resolve `found` in their order until enough work or `budget` seconds are over; give the result in lines."""
     end = time.monotonic() + budget
     offers: dict[str, None] = {}
     tried, trouble = 0, []
@@ -138,7 +136,7 @@ def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, bu
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set to try: pins that `moved` (name, old version, new one), or items that are `dropped`."""
+    """A set to try: pins that `moved` (name, old version, new version), or items that are `dropped`."""
 
     recipe: Recipe
     moved: tuple[tuple[str, str, str], ...] = ()
@@ -153,13 +151,17 @@ class Candidate:
 def candidates(
     recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
 ) -> tuple[Candidate, ...]:
-    """Return at most `MOST` sets: the table's for the recipe's CANN, then one item less.
+    """Return at most `MOST` sets: the table's for the recipe's CANN, then those with one item less.
 
     Releases of the table count where an index `has` them (name, version).
     """
     involved = {conflict.name, *(item.name for item in conflict.movers)}
     solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
-    rows = [found for moved in _table_moves(solver, involved) if (found := _moved(recipe, catalog, moved))]
+    # What moves together in the table is moved together.
+    names = sorted(involved & {*solver.subject.versions})
+    every = [solver.exactly(name, version) for name in names for version in solver.known(name)]
+    moves = _in_order([moved for moved in every if moved], solver.subject)
+    rows = [found for moved in moves if (found := _moved(recipe, catalog, moved))]
     dropped = [found for item in conflict.movers for found in _without(recipe, catalog, item)]
     unique: dict[tuple[object, ...], Candidate] = {}
     for candidate in (*rows[:ROWS], *dropped):
@@ -168,20 +170,21 @@ def candidates(
 
 
 def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
-    """Return why a set that the resolver found is no offer; "" when it is one. `answer` is name → version."""
+    """Return why a set that the resolver found is not offered; "" when it is. `answer` is name → version."""
     sources = [chosen.package for chosen in candidate.recipe.sources]
     for pattern in (denied.pattern for denied in catalog.compatibility.denied(sources)):
         found = next((name for name in answer if fnmatchcase(name, pattern)), None)
         if found:
             return f"{found} comes in"
     changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
-    solver = Solver(Subject(candidate.recipe, catalog, {}), keeps=True)
-    wrong = solver.disagreeing(answer, changed)
+    # The rules have judged the rows of all that did not change.
+    proposed = Subject(candidate.recipe, catalog, {}).moved_to(answer)
+    wrong = next((name for name, key in misfits(proposed) if {name, key} & changed), "")
     return f"{wrong} {answer.get(wrong, '')} is made for something else" if wrong else ""
 
 
 def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
-    """Return a set that works in words: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
+    """Describe a set that works: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
     words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
     words += [text for item in candidate.dropped if (text := _dropped_words(item, catalog, answer))]
     return " and ".join(words)
@@ -199,18 +202,10 @@ def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> s
     return f"{item.name} {found} instead of {old}{', which no row of the table has' if in_table else ''}"
 
 
-def _table_moves(solver: Solver, involved: Iterable[str]) -> list[dict[str, str]]:
-    """Return pins to change, by the table's rows for this CANN: what moves together is moved together."""
-    here = solver.subject.versions
-    wanted = [(name, version) for name in sorted({*involved} & {*here}) for version in solver.known(name)]
-    found = [moved for name, version in wanted if (moved := solver.exactly(name, version))]
-    return _in_order(found, solver.subject)
-
-
 def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[str, str]]:
-    """Sort by how little is changed: packages, then how far their releases are away.
+    """Sort moves: the fewest packages first, then the nearest releases.
 
-    Of builds of one release the one that is made for the target's CANN counts, then the nearest.
+    Of several builds of one release the one that is made for the target's CANN counts, then the nearest.
     """
     here = subject.versions
 
@@ -258,16 +253,23 @@ def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
 
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
-    """The recipe with one item less, so that the resolver chooses; a source at another version that is known."""
+    """Give the recipe with one item less, so that the resolver chooses; of a source, two other versions of it."""
     changed = _less(recipe, catalog, item)
     if changed is not None:
         yield Candidate(changed, dropped=(item,))
-    elif item.kind is ItemKind.SOURCE:
-        yield from _other_sources(recipe, catalog, item.name)
+    for chosen in recipe.sources if item.kind is ItemKind.SOURCE else ():
+        if chosen.package != item.name or not chosen.version:
+            continue
+        here = chosen.version
+        known = {*chosen.component.releases, *(r.version for r in chosen.component.revisions.values())}
+        others = [version for version in known if Version(version) != Version(here)]
+        for version in sorted(others, key=lambda version: (distance(here, version), version))[:2]:
+            if found := _moved(recipe, catalog, {item.name: version}):
+                yield found
 
 
 def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
-    """Return the recipe without one item, None when it cannot be without; without `--pin` the profile's own counts."""
+    """Return the recipe without one item; None where it needs that. Without a `--pin`, the profile's own counts."""
     profile = recipe.profile
     match item.kind:
         case ItemKind.CONSTRAINT:
@@ -286,16 +288,3 @@ def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
             return replace(recipe, profile=free, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))
         case _:
             return None
-
-
-def _other_sources(recipe: Recipe, catalog: Catalog, name: str) -> Iterator[Candidate]:
-    for chosen in recipe.sources:
-        if chosen.package != name or not chosen.version:
-            continue
-        here = chosen.version
-        known = {*chosen.component.releases, *(r.version for r in chosen.component.revisions.values())}
-        others = [version for version in known if Version(version) != Version(here)]
-        for version in sorted(others, key=lambda version: (distance(here, version), version))[:VERSIONS]:
-            found = _moved(recipe, catalog, {name: version})
-            if found is not None:
-                yield found
