@@ -1,8 +1,8 @@
-"""A plan: the ordered layers of an image, each with a digest of its inputs, and its tag. It assumes no engine.
+"""A plan: the ordered layers of an image, each with a digest of its inputs, and its tag. It needs no engine.
 
-What a layer holds is in `cannery.plan.make`, how it is made in templates/. The plan's own digest does not
-depend on the arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
-`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-standin][-forced]`; the moving alias is the same without the plan.
+`cannery.plan.make` decides what a layer holds, templates/ how it is made. The plan's own digest does not depend on the
+arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
+`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-standin][-forced]`. The moving alias is the same without the plan.
 """
 
 from __future__ import annotations
@@ -89,10 +89,6 @@ class LayerKind(StrEnum):
     TREE = "tree"
 
 
-# What needs a system to be made: the lowest layers, which a changed pin leaves as they are.
-FOUNDATION = frozenset({LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
-
-
 @dataclass(frozen=True)
 class Layer:
     """One layer: its stage's name, its kind, the 12-hex digest of its inputs, and what it brings, in words."""
@@ -159,8 +155,8 @@ class Plan:
 
     @property
     def foundation(self) -> tuple[Layer, ...]:
-        """The layers that need a system, which are the lowest."""
-        return tuple(layer for layer in self.layers if layer.kind in FOUNDATION)
+        """The lowest layers, which need a system to be made. A changed pin leaves them as they are."""
+        return tuple(one for one in self.layers if one.kind in {LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:

@@ -1,10 +1,11 @@
-"""Make a plan: which packages share a layer, what a layer holds, the digest of its inputs; and on the base found.
+"""Make a plan: which packages share a layer, what a layer holds, the digest of its inputs, and which base it is on.
 
-A component's own package has a layer to itself, for its pin is what people change; so has every package of
-`OWN_LAYER_BYTES` or more, for it is what pulls and pushes wait for. The rest share a layer by who brings them: the
-first component, in the profile's order, from which the package is reached. Groups keep the profile's order, what
-changes most last. Packages that exist only as source distributions make the last group (their wheels have no hash in
-the lock).
+- A component's own package has a layer to itself, since its pin is what people change. So has every package of
+  `OWN_LAYER_BYTES` or more, since pulls and pushes wait for it.
+- The rest share a layer with the packages of the same owner: the first component, in the profile's order, from which
+  the package is reached.
+- Groups keep the profile's order, what changes most last. Packages that exist only as source distributions are the
+  last group: their wheels have no hash in the lock.
 """
 
 from __future__ import annotations
@@ -77,19 +78,13 @@ def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) ->
         brought = [p for p in own.get(owner, []) if p.name != owner]
         groups += [Group(package.name, (package,)) for package in brought]
         groups += [Group(package.name, (package,)) for package in own.get(owner, []) if package.name == owner]
-    _fold(groups, limit)
+    while len(groups) > limit:  # a profile of very many components: the two smallest neighbours are joined
+        at = min(range(len(groups) - 1), key=lambda i: groups[i].size + groups[i + 1].size)
+        joined = sorted([*groups[at].packages, *groups[at + 1].packages], key=lambda p: p.name)
+        groups[at : at + 2] = [Group(groups[at].name, tuple(joined))]
     if built:
         groups.append(Group("built", tuple(built), built=True))
     return tuple(groups)
-
-
-def _fold(groups: list[Group], limit: int) -> None:
-    """Join the two neighbours that are smallest together until `limit` are left: a profile of very many components."""
-    while len(groups) > limit:
-        pairs = [(groups[i].size + groups[i + 1].size, i) for i in range(len(groups) - 1)]
-        _, at = min(pairs)
-        joined = sorted([*groups[at].packages, *groups[at + 1].packages], key=lambda p: p.name)
-        groups[at : at + 2] = [Group(groups[at].name, tuple(joined))]
 
 
 def _owners(packages: Sequence[LockedPackage], components: Sequence[str]) -> Mapping[str, str]:
@@ -169,15 +164,12 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
 
 
 def _told(chosen: Chosen) -> tuple[Any, ...]:
-    """What a component's file holds about the pin; what it holds about other revisions changes no image."""
+    """Return what a component's file has about the pin. What it has about other revisions changes no image."""
     others = {"summary", "metadata", "revisions", "releases"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
-    known = (
-        chosen.known.model_dump(mode="json", exclude={"source", "note", "requires_from"}, exclude_defaults=True)
-        if chosen.known
-        else None
-    )
-    return file, known, chosen.version, chosen.commit, chosen.release
+    of_no_image, known = {"source", "note", "requires_from"}, chosen.known
+    found = known.model_dump(mode="json", exclude=of_no_image, exclude_defaults=True) if known else None
+    return file, found, chosen.version, chosen.commit, chosen.release
 
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
@@ -200,7 +192,9 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]
         below.append(_digest([common, kind, content, built_by if group.built else []]))
-        yield Layer(group.name, kind, below[-1], _names(group), len(group.packages), group.size)
+        names = [f"{p.name} {p.version}" for p in group.packages]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        yield Layer(group.name, kind, below[-1], ", ".join(names[:4]) + more, len(names), group.size)
     for step in sorted(plan.sources, key=lambda step: step.is_tree):
         # What is native is compiled on the system, with the wheels of every group in place.
         # What is only recorded of a source, in the manifest, changes no file of its layer.
@@ -232,11 +226,6 @@ def _source_words(step: SourceStep) -> str:
 
 def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
     return sorted((name, digest) for name, digest in inputs.templates.items() if name.startswith(prefix))
-
-
-def _names(group: Group) -> str:
-    names = [f"{p.name} {p.version}" for p in group.packages]
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
@@ -311,7 +300,7 @@ def _links(chosen: Choice[System], family: Family, arch: Arch) -> Iterator[Link]
 
 
 def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
-    """Return the image to build on, and the image of the build host's arch that the stages run in."""
+    """Return the image to build on, and the image for the build host's arch that the stages run in."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
     reference = standin_spec(recipe, lock, inputs.standin).reference
@@ -327,14 +316,14 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
 
 
 def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:
-    """Return what `plan` asks. Another builder (`own_builder`) runs its stages on an arch that is not known here."""
+    """Return what `plan` needs. Another builder (`own_builder`) runs its stages on an arch that is not known here."""
     recipe = plan.recipe
     arches = {recipe.target.arch} if own_builder else {recipe.target.arch, plan.build_arch}
     return BaseNeed(recipe.base.references, recipe.target.arch, tuple(sorted(arches)), recipe.base.kind)
 
 
 def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") -> Plan:
-    """Return `plan` on that very image: FROM names it by digest. The tag stays: it names the recipe's references.
+    """Return `plan` on exactly this image: FROM names it by digest. The tag follows from the recipe's references.
 
     `source` is the reference of a mirror that has it, "" for none.
     """
@@ -345,7 +334,7 @@ def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") ->
 
 
 def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
-    """Return `plan` on the base that an image built from it names in its labels: their manifests are then equal."""
+    """Return `plan` on the base that the labels of its image name, so that their manifests are equal."""
     if plan.recipe.base.kind is BaseKind.STANDIN or BASE_NAME not in labels:
         return plan
     name, digest = split_digest(labels[BASE_NAME])

@@ -1,8 +1,7 @@
-"""Files of Cannery's own in an image: its manifest, and what joins /opt/venv, pip and uv to the environment of a user.
+"""Files that Cannery adds to an image: its manifest, and settings that join /opt/venv, pip and uv to a user's overlay.
 
-/opt/cannery/manifest.json is described by docs/manifest.schema.json. Layers are root's (owner 0:0), so that the same
-lock gives the same layers whoever runs them; what is written at run time has places of its own
-(`cannery.recipe.environment`).
+docs/manifest.schema.json describes /opt/cannery/manifest.json. Layers belong to root (owner 0:0), so that the same lock
+gives the same layers for every user. What is written at run time has places of its own (`cannery.recipe.environment`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from cannery.util.addresses import BASE_DIGEST, BASE_NAME, digest_of, split_dige
 from cannery.vocab import BaseKind, Install, size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from cannery.catalog.compatibility import Compatibility
     from cannery.plan import Plan
@@ -36,18 +35,18 @@ MANIFEST_PATH = "/opt/cannery/manifest.json"
 # As the verify script has them: distributions, and the component that runs from its tree.
 TRAINERS = ("verl", "mindspeed-rl")
 ENGINES = ("vllm", "sglang")
-# Run by each Python of /opt/venv at its start: what `pip install -e` left in the overlay is then in force there too.
+# Every Python of /opt/venv runs it at its start, so that editable installs of the overlay work there too.
 OVERLAY_PTH = "cannery-user.pth"
-# Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every environment that somebody
-# makes (`python -m venv`, Ray's runtime_env), and send what is meant for that one to the overlay.
+# Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every other environment
+# (`python -m venv`, Ray's runtime_env) too, and send its packages to the overlay.
 PIP_SETTINGS = "/opt/venv/pip.conf"
-# uv takes nothing of /opt/venv for installed, and would bring torch again, from another index: it needs settings.
+# uv does not see the packages of /opt/venv, and would install torch again, from another index: it needs settings.
 UV_SETTINGS = "/opt/cannery/uv.toml"
 
 
 def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
     """Return the manifest of the planned image as JSON values."""
-    recipe = plan.recipe
+    recipe, user = plan.recipe, plan.recipe.profile.user
     torch_npu = {package.version for package in plan.lock.packages if package.name == "torch-npu"}
     reasons = _not_importable(plan)
     patches = [_patch(tree.component, patch, reasons) for tree in plan.patched for patch in tree.patches]
@@ -78,12 +77,12 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         "labels": labels(plan),
         "checks": _checks(plan),
         "shm_min_bytes": size_bytes(recipe.profile.shm_size),
-        "user": _user(plan),
+        "user": {"uid": user.uid, "gid": user.gid, "name": user.name, "home": user.home} if user else None,
         **compatibility.facts(torch_npu),
         "may_skip": sorted(
             {
                 *recipe.profile.may_skip.get(recipe.base.kind, ()),
-                *_not_looked_at(plan),
+                *_skipped(plan),
                 *(f"import.{file['module']}" for patch in patches for file in patch["files"] if file.get("standin")),
                 *train_skips(recipe),
                 *(("npu.network",) if recipe.profile.several_hosts else ()),
@@ -192,7 +191,12 @@ def _base(plan: Plan) -> dict[str, Any]:
 
 
 def _checks(plan: Plan) -> dict[str, Any]:
-    chosen = plan.recipe.chosen
+    chosen, lacking = plan.recipe.chosen, {one.name for one in plan.left_out}
+    # What is called at run time, of the components that are in the image.
+    programs = {name for c in chosen if c.package not in lacking for name in c.component.programs}
+    # What static.libraries reports of kernels that link a CANN which a stand-in does not have.
+    modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
+    patterns = [rf"/site-packages/{re.escape(one)}/.* needs lib\S+, which is not found" for one in sorted(modules)]
     return {
         "imports": [
             {
@@ -212,43 +216,24 @@ def _checks(plan: Plan) -> dict[str, Any]:
             *({"path": path, "sha256": digest_of(text.encode())} for path, text in overlay_files(plan).items()),
         ],
         "native": [],
-        **({"library_allow": patterns} if (patterns := _unlinked(plan)) else {}),
+        **({"library_allow": patterns} if patterns else {}),
         **({"writable": sorted(folders)} if (folders := cache_folders(plan.recipe)) else {}),
-        **({"programs": programs} if (programs := _programs(plan)) else {}),
+        **({"programs": sorted(programs)} if programs else {}),
         "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
     }
 
 
-def _programs(plan: Plan) -> list[str]:
-    """Return what is called at run time, of the components that are in the image."""
-    lacking = {one.name for one in plan.left_out}
-    return sorted({name for c in plan.recipe.chosen if c.package not in lacking for name in c.component.programs})
-
-
-def _user(plan: Plan) -> dict[str, Any] | None:
-    user = plan.recipe.profile.user
-    return None if user is None else {"uid": user.uid, "gid": user.gid, "name": user.name, "home": user.home}
-
-
 def _bent(plan: Plan) -> list[str]:
-    """Return patterns of what `pip check` reports of overrides, excludes and what is left out: all bent on purpose."""
+    """Return patterns of what `pip check` reports on purpose: of overrides, excludes and what is left out."""
     profile = plan.recipe.profile
     substituted = {one.name for one in plan.recipe.substitutes}
-    overridden = sorted(
-        {package_name(item.requirement) for item in profile.overrides}
-        | {c.package for c in plan.recipe.chosen if c.name in substituted}
-    )
+    overridden = {package_name(item.requirement) for item in profile.overrides}
+    overridden |= {c.package for c in plan.recipe.chosen if c.name in substituted}
     excluded = sorted({package_name(e.requirement) for e in profile.excludes} | {o.name for o in plan.left_out})
     return [
-        *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in overridden),
+        *(rf"(?i) has requirement {_any_spelling(name)}[^\w.-].*, but you have " for name in sorted(overridden)),
         *(rf"(?i) requires {_any_spelling(name)}, which is not installed" for name in excluded),
     ]
-
-
-def _unlinked(plan: Plan) -> list[str]:
-    """Return patterns of what static.libraries reports of kernels that link a CANN which a stand-in does not have."""
-    modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
-    return [rf"/site-packages/{re.escape(module)}/.* needs lib\S+, which is not found" for module in sorted(modules)]
 
 
 def _not_importable(plan: Plan) -> dict[str, str]:
@@ -258,12 +243,12 @@ def _not_importable(plan: Plan) -> dict[str, str]:
     return {i.module: i.standin for c in plan.recipe.chosen for i in c.component.imports if i.standin}
 
 
-def _not_looked_at(plan: Plan) -> list[str]:
-    """Return the ids of the checks that import what is left out, and of the one that looks at a chip's kernels."""
+def _skipped(plan: Plan) -> list[str]:
+    """Return the ids of checks that cannot pass: imports of what is left out, and of the kernels of a chip."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
     imports += [f"import.{module}" for module in _not_importable(plan)]
-    told_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
-    without = any(step.without for step in plan.sources if step.name in told_chips)
+    of_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
+    without = any(step.without for step in plan.sources if step.name in of_chips)
     return [*imports, *(["static.device-type"] if without else [])]
 
 
@@ -276,7 +261,7 @@ def _any_spelling(name: str) -> str:
 
 
 def trainer(recipe: Recipe) -> str:
-    """Return the trainer whose step the level train takes: verl, mindspeed-rl, or "" for an image without one."""
+    """Return the trainer whose step the level train runs: verl, mindspeed-rl, or "" for an image without one."""
     names = _names(recipe)
     return next((name for name in TRAINERS if name in names), "")
 
@@ -284,8 +269,8 @@ def trainer(recipe: Recipe) -> str:
 def train_skips(recipe: Recipe) -> tuple[str, ...]:
     """Return the checks of the level train that may be skipped, so that no profile has to name them.
 
-    The step: on a stand-in, wherever the profile lets the NPU's nodes be absent, and without an engine that rolls out.
-    MindSpeed-RL's data: where its modules cannot be imported.
+    These are the step on a stand-in, where the profile lets the NPU's nodes be absent, and for verl without an engine
+    for its rollout; and MindSpeed-RL's data where its modules cannot be imported.
     """
     name, kind = trainer(recipe), recipe.base.kind
     if not name:
@@ -298,34 +283,28 @@ def train_skips(recipe: Recipe) -> tuple[str, ...]:
     return (*(("train.data",) if no_data else ()), *(("train.step",) if standin or no_npu or no_engine else ()))
 
 
-def _names(recipe: Recipe) -> frozenset[str]:
+def _names(recipe: Recipe) -> set[str]:
     """Return the names of components and of their distributions."""
-    return frozenset({chosen.name for chosen in recipe.chosen} | {chosen.package for chosen in recipe.chosen})
+    return {name for chosen in recipe.chosen for name in (chosen.name, chosen.package)}
 
 
 def overlay_files(plan: Plan) -> dict[str, str]:
-    """Return {path in the image: text} of what joins /opt/venv, pip and uv to the overlay; none without a user."""
+    """Return {path in the image: text} of the settings that join /opt/venv, pip and uv to the overlay.
+
+    An image without a user has none. `uv pip` installs into the overlay, and leaves the image's packages as they are.
+    """
     recipe = plan.recipe
     if recipe.profile.user is None:
         return {}
     path = f"/opt/venv/lib/python{recipe.target.python}/site-packages/{OVERLAY_PTH}"
     names = {package.name for package in plan.lock.packages} | {step.package for step in plan.sources}
+    left = "".join(f'    "{name}",\n' for name in sorted(names))
     return {
         path: f"import site; site.addsitedir({overlay_site(recipe)!r})\n",
         PIP_SETTINGS: f"[global]\npython = {OVERLAY}/bin/python\n",
-        UV_SETTINGS: _uv_settings(names),
-    }
-
-
-def _uv_settings(names: Collection[str]) -> str:
-    """Return settings with which `uv pip` installs into the overlay, and lets the packages `names` be as they are."""
-    left = "".join(f'    "{name}",\n' for name in sorted(names))
-    return (
-        "# uv pip install --config-file " + UV_SETTINGS + " NAME\n"
-        "# puts NAME and what it needs into "
-        + OVERLAY
-        + ". What the image has already, listed here, is left as it is,\n"
+        UV_SETTINGS: f"# uv pip install --config-file {UV_SETTINGS} NAME\n"
+        f"# puts NAME and what it needs into {OVERLAY}. What the image has already, listed here, is left as it is,\n"
         "# NAME too: for another release of one of these take `pip install`.\n"
         f"exclude-dependencies = [\n{left}]\n\n"
-        f'[pip]\npython = "{OVERLAY}/bin/python"\n'
-    )
+        f'[pip]\npython = "{OVERLAY}/bin/python"\n',
+    }

@@ -1,7 +1,7 @@
-"""The sources of an image: a layer for each, from a tree or a source distribution, and the patches that it gets.
+"""The sources of an image: a layer for each, from a tree or a source distribution, with its patches.
 
-Patches are applied on the host, before the build: a stage only lays what came of it over the tree, holding the hash of
-each file. So the manifest can record all of it, and an image needs neither patch(1) nor git for it.
+Patches are applied on the host, before the build. A stage only lays the patched files over the tree, and checks the
+hash of each. So the manifest can record all of them, and an image needs neither patch(1) nor git.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource, Recipe
 
 
-# Where a user's own sets come from: an option, so that nothing of them is passed over in silence.
+# The option that names a user's own sets. Each of them has to be applied.
 USER_SETS = "PATCHES"
 
 
 @dataclass(frozen=True)
 class PatchedBy:
-    """Who patches a source: `origin` in words, and `key`, which changes when what it brings may change."""
+    """Who patches a source: `origin` for messages, and `key`, which changes when the patches may change."""
 
     origin: str
     key: str
@@ -75,7 +75,7 @@ class RecordedFile:
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch, or edit, that is in force: its name, the hex SHA-256 of what it is, where it comes from, its files."""
+    """One patch, or edit, that was applied: its name, the hex SHA-256 of its content, its origin, its files."""
 
     name: str
     digest: str
@@ -95,9 +95,9 @@ class NotPatched:
 
 @dataclass(frozen=True)
 class PatchedTree:
-    """What became of one source: its patches in the order in which they were applied, and the files they leave.
+    """One patched source: its patches in the order in which they were applied, and the files that they changed.
 
-    `left` are edits that a tree of the user's has no place for.
+    `left` are edits for which a user's own tree has no place.
     """
 
     component: str
@@ -108,7 +108,7 @@ class PatchedTree:
 
 
 def unpatched_words(left: Sequence[NotPatched]) -> tuple[str, ...]:
-    """Return lines about patches that are not in the image, put together by component and reason."""
+    """Return lines about patches that are not in the image, grouped by component and reason."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in left:
         found.setdefault((one.component, one.reason), []).append(one.name)
@@ -296,8 +296,15 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
     if native and native.soc_variable and socs:
         env.setdefault(native.soc_variable, socs[0])
     install = recipe.install_of(chosen)
-    # Nothing is made of a tree.
+    # A tree is not built.
     is_native = native is not None and standin is None and install is not Install.TREE
+    before: tuple[tuple[str, ...], ...] = ()
+    if native and is_native:  # the stage fills in the other words of these commands
+        soc, home = env.get(native.soc_variable or "", ""), recipe.base.line.toolkit_home
+        before = tuple(
+            tuple(word.replace("{soc}", soc).replace("{toolkit_home}", home) for word in command)
+            for command in native.before
+        )
     return SourceStep(
         name=chosen.name,
         package=chosen.package,
@@ -306,7 +313,7 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         subdirectory=component.subdirectory or "",
         env=tuple(sorted(env.items())),
         stubs=component.stubs,
-        before=_before(recipe, native, env) if native and is_native else (),
+        before=before,
         file=file,
         content=content,
         commit=mine.commit if mine else chosen.commit,
@@ -315,15 +322,3 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         native=is_native,
         without=standin.reason if standin else "",
     )
-
-
-def _before(recipe: Recipe, component: Native, env: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Return the commands ahead of a native build, with what the plan knows filled in; the rest is the stage's."""
-    known = {"{soc}": env.get(component.soc_variable or "", ""), "{toolkit_home}": recipe.base.line.toolkit_home}
-
-    def filled(word: str) -> str:
-        for name, value in known.items():
-            word = word.replace(name, value)
-        return word
-
-    return tuple(tuple(map(filled, command)) for command in component.before)

@@ -1,8 +1,8 @@
-"""The environment of an image, and of its base: one table, from which ENV and /etc/profile.d/cannery.sh are both made.
+"""The environment of an image and of its base. ENV and /etc/profile.d/cannery.sh are both made from it.
 
-The base's own values come first (`expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`), then the virtual
-environment's, the trees on PYTHONPATH (`trees`), components' in the profile's order, the profile's. A component's value
-may refer to a name set before as `${NAME}`.
+The values come in this order: the base's own (`expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`); those of the
+virtual environment; the trees on PYTHONPATH; the components' in the profile's order; the profile's. A component's value
+may refer to a name that was set before, as `${NAME}`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PYTHONPATH = "PYTHONPATH"
 ATB_HOME, ATB_ABI = "ATB_HOME_PATH", "ATB_CXX_ABI"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# What BuildKit takes for PATH where the image below sets none; Ubuntu's and openEuler's images set the same.
+# BuildKit's PATH for an image whose base sets none. Ubuntu's and openEuler's images set the same.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What an ENV line of images/bases leaves open. Not `${…}` of Docker: a field has no dollar sign before it.
 FIELD = re.compile(r"(?<!\$)\{(python_home|atb_abi)\}")
-# Mode 1777 throughout, as /tmp has it: any user writes, and none removes what is another's.
+# All folders have mode 1777, as /tmp: every user can write, and nobody can remove another user's files.
 CACHE_HOME = "/var/cache/cannery"
 # A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
 # root's, which is the one group that OpenShift's arbitrary users have.
@@ -75,56 +75,34 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
         # Behind the base's own: what CANN imports is found where CANN put it.
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
     if recipe.profile.user is not None:
-        _for_a_user(env, recipe)
-    for chosen in recipe.chosen:
-        _extend(env, chosen.component.env)
-    _extend(env, recipe.profile.env)
-    return {name: _without_empty(value) if name.endswith("PATH") else value for name, value in env.items()}
-
-
-def _for_a_user(env: dict[str, str], recipe: Recipe) -> None:
-    """Add what lets another user than root write: the folders of caches, and the environment that pip installs into.
-
-    Python stays /opt/venv's; its pip runs as the overlay's. What it installed is last on PYTHONPATH, which is before
-    /opt/venv: a newer release that a user installs is the one in use.
-    """
-    venv, *rest = env["PATH"].split(":")
-    env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
-    env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
-    env |= cache_folders(recipe)
-
-
-def _without_empty(value: str) -> str:
-    """Drop the empty segments that `A=x:$A` leaves where A was unset.
-
-    To Python, the loader and the shell an empty segment is the working directory: a folder named vllm there would
-    shadow the package (vllm-project/vllm-ascend issue 527).
-    """
-    return ":".join(segment for segment in value.split(":") if segment)
-
-
-def _extend(env: dict[str, str], values: Mapping[str, str]) -> None:
-    for name, value in values.items():
-        env[name] = REFERENCE.sub(lambda match: env.get(match[1], ""), value)
+        # Python stays /opt/venv's; its pip installs into the overlay. What it installed is last on PYTHONPATH, which is
+        # before /opt/venv: a newer release that a user installs is the one in use.
+        venv, *rest = env["PATH"].split(":")
+        env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
+        env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
+        env |= cache_folders(recipe)
+    for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
+        for name, value in values.items():
+            env[name] = REFERENCE.sub(lambda match: env.get(match[1], ""), value)
+    # `A=x:$A` leaves an empty segment where A was unset. To Python, the loader and the shell that is the working
+    # directory: a folder named vllm there would shadow the package (vllm-project/vllm-ascend issue 527).
+    for name in (name for name in env if name.endswith("PATH")):
+        env[name] = ":".join(filter(None, env[name].split(":")))
+    return env
 
 
 def profile_script(env: Mapping[str, str]) -> str:
     """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
 
     A shell that has the image's environment (VIRTUAL_ENV is set) gets PATH back and keeps every other value, so that
-    `docker run -e` is not undone by `bash -l`; a session that begins without it gets everything, whatever the base's
-    own profile scripts set before.
+    `bash -l` does not undo `docker run -e`. A session that begins without it gets everything, whatever the base's own
+    profile scripts set before.
     """
     lines = [f"    export {name}={shell_quote(value)}" for name, value in env.items() if name != "PATH"]
-    return "\n".join(
-        [
-            "# Made by Cannery from the same table as the image's ENV: login shells get the same environment.",
-            f"export PATH={shell_quote(env['PATH'])}",
-            'if [ -z "${VIRTUAL_ENV+set}" ]; then',
-            *lines,
-            "fi",
-            "",
-        ]
+    return (
+        "# Made by Cannery from the same table as the image's ENV: login shells get the same environment.\n"
+        f"export PATH={shell_quote(env['PATH'])}\n"
+        'if [ -z "${VIRTUAL_ENV+set}" ]; then\n' + "\n".join([*lines, "fi\n"])
     )
 
 
@@ -166,7 +144,7 @@ def known_abi(recipe: Recipe) -> int | None:
 
 
 def atb_abi(recipe: Recipe) -> int:
-    """Return the ABI in force: torch_npu's, or the base image's where that is not known.
+    """Return the ABI that the image uses: torch_npu's, or the base image's where that is not known.
 
     Raises `FindingsError` when the target has no base image and nothing else names it.
     """
@@ -175,10 +153,10 @@ def atb_abi(recipe: Recipe) -> int:
 
 
 def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
-    """Return `env` with ATB's build of `abi` in the place of the one that ATB_HOME_PATH names.
+    """Return `env` with ATB's build of `abi` in place of the one that ATB_HOME_PATH names.
 
-    That is ATB_HOME_PATH itself, every path below it in any value, and ATB_CXX_ABI where it is set, which login shells
-    hand to ATB's script. An environment without ATB stays as it is.
+    This changes ATB_HOME_PATH, every path below it in any value, and ATB_CXX_ABI where it is set, which login shells
+    pass to ATB's script. An environment without ATB stays as it is.
     """
     home = BUILD.fullmatch(env.get(ATB_HOME, ""))
     if home is None:
@@ -209,32 +187,24 @@ def expand_env(line: BaseLine, target: Target, tag: BaseTag) -> dict[str, str]:
         )
     fields = {"python_home": python_home(tag), "atb_abi": str(tag.atb_abi)}
     env = {"PATH": DEFAULT_PATH}
+
+    def known(match: re.Match[str]) -> str:
+        name = match["plain"] or match["braced"]
+        if not NAME.fullmatch(name):
+            where = f"images/bases/{line.cann}.yaml"
+            raise UsageError(f"{match[0]} is not understood", where=where, hint="write ${NAME}")
+        return env.get(name, "")
+
     for text in lines:
-        name, value = _parse(text)
-        value = FIELD.sub(lambda match: fields[match[1]], value)
-        env[name] = _expand(value, env, line.cann)
+        name, _, value = text.partition("=")
+        if len(value) > 1 and value[0] == value[-1] == '"':
+            value = value[1:-1]
+        env[name] = BASE_REFERENCE.sub(known, FIELD.sub(lambda match: fields[match[1]], value))
     return env
 
 
-def _parse(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    if len(value) > 1 and value[0] == value[-1] == '"':
-        value = value[1:-1]
-    return name, value
-
-
-def _expand(value: str, env: Mapping[str, str], cann: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        name = match["plain"] or match["braced"]
-        if not NAME.fullmatch(name):
-            raise UsageError(f"{match[0]} is not understood", where=f"images/bases/{cann}.yaml", hint="write ${NAME}")
-        return env.get(name, "")
-
-    return BASE_REFERENCE.sub(replace, value)
-
-
 def cache_folders(recipe: Recipe) -> dict[str, str]:
-    """Return {variable: absolute folder} of what the image writes at run time; none for a profile without a user."""
+    """Return {variable: absolute folder} of the caches that the image writes; none for a profile without a user."""
     if recipe.profile.user is None:
         return {}
     named = dict(CACHES)
@@ -244,5 +214,5 @@ def cache_folders(recipe: Recipe) -> dict[str, str]:
 
 
 def overlay_site(recipe: Recipe) -> str:
-    """Return the folder of modules that `pip install` brought."""
+    """Return the folder of the modules that a user installs with pip."""
     return f"{OVERLAY}/lib/python{recipe.target.python}/site-packages"

@@ -1,4 +1,4 @@
-"""A recipe is a profile bound to one target: which components at which versions, on which base, asking what."""
+"""A recipe: a profile bound to one target, with its components, their versions, the base, and what the user set."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SOURCES_HOME = "/opt/src"
 class Options:
     """What a user may set of a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
-    `sources` is `release`, or `release:NAME,NAME`: releases in the place of commits, of all sources that have one or of
-    those that are named. `local` are the sources
-    whose tree is the user's own, by component or distribution: no release takes their place.
+    `sources` is `release`, or `release:NAME,NAME`: all sources that have a release, or the named ones, use it in place
+    of a commit. `local` are the sources whose tree is the user's own, by component or distribution: no release replaces
+    them.
     """
 
     cann: str | None = None
@@ -74,7 +74,7 @@ class Choice(Generic[C_co]):
 
     @property
     def file(self) -> Literal["", "sdist", "wheel"]:
-        """What a lock has of a source: nothing of a commit, and of a release one file."""
+        """What a lock has of a source: nothing of a commit, one file of a release."""
         if self.release is None or not isinstance(self.component, FromSource):
             return ""
         return "sdist" if self.component.releases[self.release].sdist else "wheel"
@@ -204,7 +204,7 @@ class Recipe:
         return chosen.component.standin
 
     def install_of(self, chosen: ChosenSource) -> Install:
-        """Return what becomes of a source that is built; a stand-in may have a way of its own."""
+        """Return how a source that is built is installed; a stand-in may have a way of its own."""
         standin = self.standin_of(chosen)
         return (standin.install if standin else None) or chosen.component.install
 
@@ -218,15 +218,13 @@ class Recipe:
 
     @property
     def is_trial(self) -> bool:
-        """Whether versions are other ones than the profile's, by the user's word."""
+        """Whether the user asked for other versions than the profile's."""
         return bool(self.pins or self.released)
 
     @property
     def changes(self) -> str:
-        """What the user asked for beside the profile's own set, in words; "" when nothing."""
-        words = [*self.pins]
-        words += [f"releases of {', '.join(self.released)}"] if self.released else []
-        return ", ".join(words)
+        """What the user asked for beside the profile's own set, for messages; "" when nothing."""
+        return ", ".join([*self.pins, *([f"releases of {', '.join(self.released)}"] if self.released else [])])
 
 
 def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
@@ -289,5 +287,5 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 
 def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
-    """Return what becomes of a source. A release that is a wheel is a package of the lock and is nowhere else."""
+    """Return how a source is installed. A release that is a wheel is a package of the lock alone."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)

@@ -1,4 +1,4 @@
-"""Bind a profile to a target: which components, at which versions, on which base."""
+"""Bind a profile to a target: its components, their versions and the base."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cannery.util.addresses import parse_reference
 from cannery.vocab import Arch, BaseKind, did_you_mean, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cannery.catalog.catalog import Catalog, Pin, Profile
     from cannery.catalog.compatibility import Compatibility, Row
@@ -193,13 +193,14 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if fault:
         raise UsageError(f"BASE: {fault}", hint=REGISTRY_HINT)
     wanted = base or (STANDIN if profile.base == STANDIN else "cann")
+    tags = {tag for one in catalog.bases.values() for tag in one.tags}
     cann = without_build(target.cann)
     catalog.check_file(f"bases/{cann}.yaml")
     line = catalog.bases.get(cann)
     if line is None:
         known = ", ".join(sorted(catalog.bases))
         raise FindingsError(f"no facts about CANN {target.cann}", where="images/bases", hint=f"known: {known}")
-    is_tag = wanted == "cann" or wanted in _all_tags(catalog)
+    is_tag = wanted == "cann" or wanted in tags
     tag_name = target.base_tag if wanted in {"cann", STANDIN} or not is_tag else wanted
     tag = line.tags.get(tag_name)
     if is_tag and wanted not in {"cann", target.base_tag}:
@@ -217,26 +218,17 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if is_tag:
         references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.of(target.os))
         return Base(BaseKind.REAL, references, line, tag_name, tag)
-    _check_reference(wanted, catalog, target.base_tag)
+    if not {*"/:@"} & {*wanted}:  # no registry's host, path or digest: a misspelt tag
+        own, words = target.base_tag, {STANDIN, *tags}
+        forms = f"{STANDIN}, a tag of images/bases (as {own}), or a full image reference (as HOST/cann:{own})"
+        hint = did_you_mean(wanted, words) if nearest(wanted, words) else forms
+        raise UsageError(f"BASE: {wanted!r} is not known", hint=hint)
     parse_reference(wanted)
     return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
 
 
-def _all_tags(catalog: Catalog) -> frozenset[str]:
-    return frozenset(tag for line in catalog.bases.values() for tag in line.tags)
-
-
-def _check_reference(text: str, catalog: Catalog, own: str) -> None:
-    """A full reference has a registry host, a path or a digest; anything else is a misspelt tag."""
-    if "/" not in text and ":" not in text and "@" not in text:
-        known = {STANDIN, *_all_tags(catalog)}
-        forms = f"{STANDIN}, a tag of images/bases (as {own}), or a full image reference (as HOST/cann:{own})"
-        hint = did_you_mean(text, known) if nearest(text, known) else forms
-        raise UsageError(f"BASE: {text!r} is not known", hint=hint)
-
-
 def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ...]:
-    """Return PEP 508 constraints: torch as in torch_npu's rows where no pin names it, and what is bound with torch.
+    """Return PEP 508 constraints: torch as in torch_npu's rows where no pin names it, and what follows torch.
 
     A release in no row gives no bound: the rules report that it is unknown.
     """
@@ -249,17 +241,14 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
     if torch is not None:
         parts = [c.component for c in chosen if c.package == TORCH]
         binds = {canonicalize_name(name) for part in parts if isinstance(part, Wheels) for name in part.binds}
-        found += _followers(sorted(binds - {*pins}), torch, table)
+        for name in binds - {*pins}:
+            rows = [row for row in table.rows if row.name == name and takes(row.fits.get(TORCH, ""), torch)]
+            versions = sorted({Version(row.version) for row in rows})
+            if len(versions) == 1:
+                found.append(f"{name}=={versions[0]}")
+            elif versions:
+                found.append(f"{name}>={versions[0]},<={versions[-1]}")
     return tuple(sorted(found))
-
-
-def _followers(names: Iterable[str], torch: str, table: Compatibility) -> Iterator[str]:
-    for name in names:
-        rows = [row for row in table.rows if row.name == name and takes(row.fits.get(TORCH, ""), torch)]
-        versions = sorted({Version(row.version) for row in rows})
-        if versions:
-            bound = f"=={versions[0]}" if len(versions) == 1 else f">={versions[0]},<={versions[-1]}"
-            yield f"{name}{bound}"
 
 
 def rows_for(table: Compatibility, name: str, version: str) -> tuple[Row, ...]:
@@ -283,5 +272,5 @@ def same_release(one: str, other: str) -> bool:
 
 @cache
 def _public(version: str) -> Version:
-    """Return a version without its local part. Kept, as the answers above: a search of the table asks them again."""
+    """Return a version without its local part. Cached: a search of the table asks for the same ones many times."""
     return Version(Version(version).public)
