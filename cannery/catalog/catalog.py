@@ -1,54 +1,23 @@
-"""The catalog: closed, frozen models of the files below images/. Reading them is `cannery.catalog.io.read`'s work.
+"""The catalog: frozen models of the files below images/, which `cannery.catalog.io.read` reads.
 
-Unknown keys are refused; what single values must look like is in `cannery.catalog.fields`.
-docs/reference/fields.md explains the fields of profiles and components.
+Unknown keys are refused; `cannery.catalog.fields` checks single values. docs/reference/fields.md explains the fields of
+profiles and components.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from cannery.catalog import fields
 from cannery.catalog.addresses import Host, Index, Published, Registries
 from cannery.catalog.compatibility import Compatibility, Drivers
 from cannery.catalog.component import Abi, Closed, Component, FromSource
 from cannery.catalog.errors import CatalogError, FaultError, as_line
-from cannery.catalog.fields import (
-    NAME,
-    CannText,
-    CheckId,
-    CommitText,
-    DateText,
-    DeviceText,
-    EnvLine,
-    EnvName,
-    EnvValue,
-    FullPythonText,
-    GlobText,
-    LineText,
-    MachinePathText,
-    ModuleText,
-    Name,
-    OsText,
-    PackageText,
-    PathText,
-    PatternText,
-    PythonText,
-    RelativeText,
-    RequirementText,
-    ResourceText,
-    ScriptText,
-    SizeText,
-    TagText,
-    Text,
-    VersionText,
-    WordText,
-    only_once,
-    parsed,
-)
+from cannery.catalog.fields import NAME, only_once, parsed
 from cannery.catalog.target import parse_arch, parse_chip
 from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind, Chip
@@ -59,8 +28,6 @@ USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
 FIRST_ID, LAST_ID = 1000, 60000
 # The driver's installer makes its user with this number on hosts, and gives the device nodes to it (case U01).
 DRIVER_ID = 1000
-# Seconds since 1970 that every file system and archive can hold.
-LATEST_EPOCH = 2**31 - 1
 
 
 def _user_name(value: str, _option: str) -> str:
@@ -85,71 +52,63 @@ class ImageUser(Closed):
         return f"/home/{self.name}"
 
 
-def _from_name(value: Any) -> Any:  # noqa: ANN401 - whatever YAML holds
-    """Take a name alone for a user with that name and the usual numbers."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-UserField = Annotated[ImageUser, BeforeValidator(_from_name)]
-
-
 class Reasoned(Closed):
     """A requirement that bends the resolution, with the reason it is there."""
 
-    requirement: RequirementText
-    reason: Text = Field(min_length=8)
+    requirement: fields.RequirementText
+    reason: fields.Text = Field(min_length=8)
 
 
 class Warned(Closed):
     """What somebody who takes the stack has to know, as `check` prints it: a warning, and why it is so."""
 
-    what: Text
-    reason: Text = Field(min_length=8)
+    what: fields.Text
+    reason: fields.Text = Field(min_length=8)
 
 
 class Pin(Closed):
     """A component that a profile takes, at which version and why."""
 
-    name: Name
+    name: fields.Name
     # Of wheels: the exact version. Of a source: the full commit, or the release on the package index in
     # its place.
-    version: VersionText | None = None
-    commit: CommitText | None = None
-    release: VersionText | None = None
-    reason: Text = ""
+    version: fields.VersionText | None = None
+    commit: fields.CommitText | None = None
+    release: fields.VersionText | None = None
+    reason: fields.Text = ""
 
 
 class Later(Closed):
     """A package whose uploads count up to another day than the profile's, with the reason."""
 
-    date: DateText
-    reason: Text = Field(min_length=8)
+    date: fields.DateText
+    reason: fields.Text = Field(min_length=8)
 
 
 class Substitute(Closed):
     """Another version of a component on the stand-in base, where the profile's own cannot be had, and why."""
 
-    name: Name
-    version: VersionText
-    reason: Text = Field(min_length=8)
+    name: fields.Name
+    version: fields.VersionText
+    reason: fields.Text = Field(min_length=8)
 
 
 class Replaced(Closed):
     """That a profile is a documented set of the past: the day of its guide, and the profile to take in its place."""
 
-    date: DateText
-    by: Name
+    date: fields.DateText
+    by: fields.Name
 
 
 class TargetDefaults(Closed):
     """The target a profile is made for, and what else it may be built for."""
 
-    cann: CannText
+    cann: fields.CannText
     chip: Annotated[Chip, parsed(parse_chip)]
-    os: OsText
-    python: PythonText
+    os: fields.OsText
+    python: fields.PythonText
     arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
-    pythons: tuple[PythonText, ...] = ()
+    pythons: tuple[fields.PythonText, ...] = ()
 
     @field_validator("arch", "pythons")
     @classmethod
@@ -163,36 +122,38 @@ class Profile(Closed):
 
     # The profile whose fields this one takes and changes, and the packages that are left out of them
     # (`cannery.catalog.documents`). The other fields are those of both together.
-    extends: Name | None = None
-    without: tuple[Name, ...] = ()
+    extends: fields.Name | None = None
+    without: tuple[fields.Name, ...] = ()
     # The description that the image's label has.
-    summary: LineText
+    summary: fields.LineText
     # Its place in lists of profiles, lowest first; those that were replaced come last.
     place: int = 50
     replaced: Replaced | None = None
-    documents: tuple[Text, ...] = ()
+    documents: tuple[fields.Text, ...] = ()
     # `cann`: the CANN image of the target; `standin`: the stand-in base.
     base: Literal["cann", "standin"] = "cann"
     target: TargetDefaults
-    exclude_newer: DateText
-    exclude_newer_packages: dict[Name, Later] = Field(default_factory=dict)
+    exclude_newer: fields.DateText
+    exclude_newer_packages: dict[fields.Name, Later] = Field(default_factory=dict)
     components: tuple[Pin, ...] = Field(min_length=1)
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
     substitutes: tuple[Substitute, ...] = ()
     warnings: tuple[Warned, ...] = ()
-    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
-    shm_size: SizeText = "16g"
+    env: dict[fields.EnvName, fields.EnvValue] = Field(default_factory=dict)
+    shm_size: fields.SizeText = "16g"
     # Whether its jobs run on several hosts (prefill and decode apart, for one): HCCL then needs the NPUs' own network.
     several_hosts: bool = False
     # Where a container starts: a tree whose scripts are run from there. Without it, the user's home, or /.
-    workdir: PathText | None = None
+    workdir: fields.PathText | None = None
     # Who the image runs as: a name, or {name, uid, gid}. None: root.
-    user: UserField | None = None
+    user: (
+        Annotated[ImageUser, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)] | None
+    ) = None
     # Regular expressions of lines that `pip check` may print in the image.
-    pip_check_allow: tuple[PatternText, ...] = ()
-    may_skip: dict[BaseKind, tuple[CheckId, ...]] = Field(default_factory=dict)
+    pip_check_allow: tuple[fields.PatternText, ...] = ()
+    may_skip: dict[BaseKind, tuple[fields.CheckId, ...]] = Field(default_factory=dict)
 
     @field_validator("without")
     @classmethod
@@ -230,7 +191,7 @@ class Profile(Closed):
 class BaseTag(Closed):
     """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
 
-    python: FullPythonText
+    python: fields.FullPythonText
     atb_abi: Abi
 
 
@@ -241,9 +202,9 @@ class VersionFile(Closed):
     version as CANN writes it (8.3.RC1).
     """
 
-    name: Name
-    path: MachinePathText
-    line: LineText
+    name: fields.Name
+    path: fields.MachinePathText
+    line: fields.LineText
 
     def at(self, arch: Arch) -> str:
         """Return the file's path in an image of `arch`."""
@@ -253,18 +214,18 @@ class VersionFile(Closed):
 class BaseLine(Closed):
     """One file of images/bases: what the images of one CANN version have in common."""
 
-    cann: CannText
-    source: Text
-    toolkit_home: PathText
+    cann: fields.CannText
+    source: fields.Text
+    toolkit_home: fields.PathText
     # The scripts that ENTRYPOINT sources, in order, with their arguments.
-    set_env: tuple[ScriptText, ...]
+    set_env: tuple[fields.ScriptText, ...]
     version_files: tuple[VersionFile, ...]
     # ENV lines in the order in which the image sets them, by OS; `${NAME}` refers to what was set before,
     # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the tag's C++ ABI of ATB.
-    env: dict[OsText, tuple[EnvLine, ...]]
+    env: dict[fields.OsText, tuple[fields.EnvLine, ...]]
     # What CANN's own Python code imports and these images do not bring into a virtual environment.
-    python_packages: tuple[RequirementText, ...]
-    tags: dict[TagText, BaseTag]
+    python_packages: tuple[fields.RequirementText, ...]
+    tags: dict[fields.TagText, BaseTag]
 
     @property
     def scripts(self) -> tuple[str, ...]:
@@ -288,8 +249,8 @@ class StubLibrary(Closed):
     `opened`: torch_npu opens it by name at run time, so that no NEEDED entry asks for it.
     """
 
-    prefixes: tuple[Text, ...] = ()
-    namespaces: tuple[Text, ...] = ()
+    prefixes: tuple[fields.Text, ...] = ()
+    namespaces: tuple[fields.Text, ...] = ()
     home: Literal["toolkit", "atb"] = "toolkit"
     opened: bool = False
 
@@ -299,46 +260,46 @@ class StandIn(Closed):
 
     # Raised when the code that makes the image changes what it makes.
     schema_number: int = Field(alias="schema", ge=1)
-    suite: WordText
-    python: PythonText
-    # Seconds since 1970: the mtime of every file.
-    epoch: int = Field(ge=0, le=LATEST_EPOCH)
-    packages: tuple[PackageText, ...] = Field(min_length=1)
+    suite: fields.WordText
+    python: fields.PythonText
+    # Seconds since 1970: the mtime of every file. Every file system and archive can hold it.
+    epoch: int = Field(ge=0, le=2**31 - 1)
+    packages: tuple[fields.PackageText, ...] = Field(min_length=1)
     # Globs of absolute paths that stay out of the image, and of those below them that come in all the same.
-    leave_out: tuple[GlobText, ...] = ()
-    keep: tuple[GlobText, ...] = ()
+    leave_out: tuple[fields.GlobText, ...] = ()
+    keep: tuple[fields.GlobText, ...] = ()
     # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.
-    folders: tuple[RelativeText, ...] = ()
+    folders: tuple[fields.RelativeText, ...] = ()
     # Python modules of CANN that are empty here: they can be imported, and nothing of them can be used.
-    modules: tuple[ModuleText, ...] = ()
-    libraries: dict[WordText, StubLibrary] = Field(min_length=1)
+    modules: tuple[fields.ModuleText, ...] = ()
+    libraries: dict[fields.WordText, StubLibrary] = Field(min_length=1)
 
 
 class Tools(Closed):
     """Build tools of the stages (uv, setuptools …); they never enter an image."""
 
-    requirements: tuple[RequirementText, ...]
-    exclude_newer: DateText
+    requirements: tuple[fields.RequirementText, ...]
+    exclude_newer: fields.DateText
 
 
 class ChipAccess(Closed):
     """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
 
-    names: LineText
+    names: fields.LineText
     # Of the usual machine, and of the largest one where that has more.
     cards: int = Field(ge=1, le=1024)
     most: int = Field(0, ge=0, le=1024)
-    managers: tuple[DeviceText, ...] = Field(min_length=1)
+    managers: tuple[fields.DeviceText, ...] = Field(min_length=1)
     # Folders of nodes that a container gets where the host has them.
-    folders: tuple[DeviceText, ...] = ()
-    mounts: tuple[PathText, ...]
+    folders: tuple[fields.DeviceText, ...] = ()
+    mounts: tuple[fields.PathText, ...]
     # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
-    network: tuple[PathText, ...] = ()
-    ranktable: Text | None = None
+    network: tuple[fields.PathText, ...] = ()
+    ranktable: fields.Text | None = None
     # What the Ascend device plugin calls the chip's cards in Kubernetes.
-    resource: ResourceText | None = None
+    resource: fields.ResourceText | None = None
     # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
-    socs: tuple[WordText, ...] = ()
+    socs: tuple[fields.WordText, ...] = ()
 
     @property
     def largest(self) -> int:
@@ -354,16 +315,9 @@ def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str
     """
     target = profile.target
     for python in target.pythons:
-        known = [_os(tag, f"{line.cann}-{target.chip}-", f"-py{python}") for tag in line.tags]
-        found = [os for os in known if os]
+        tag = re.compile(rf"{re.escape(line.cann)}-{target.chip}-(.+)-py{re.escape(python)}")
+        found = [match[1] for match in map(tag.fullmatch, line.tags) if match]
         yield python, target.os if target.os in found else next(iter(found), "")
-
-
-def _os(tag: str, before: str, behind: str) -> str:
-    """Return the OS in a tag between `before` and `behind`; "" for another tag."""
-    if not (tag.startswith(before) and tag.endswith(behind)):
-        return ""
-    return tag.removeprefix(before).removesuffix(behind)
 
 
 @dataclass(frozen=True)

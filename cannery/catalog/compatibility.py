@@ -1,4 +1,4 @@
-"""What fits what, each row with its source and date: images/compatibility.yaml and images/drivers.yaml."""
+"""What fits together, each row with its source and date: images/compatibility.yaml and images/drivers.yaml."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator, model_validator
 
+from cannery.catalog import fields
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import (
-    CannText,
-    DateText,
-    EnvName,
-    ExactText,
-    Name,
-    PatternText,
-    PciText,
-    SeriesText,
-    Text,
-    parsed,
-    specifier,
-    version,
-)
+from cannery.catalog.fields import parsed, specifier, version
 from cannery.catalog.target import canonical, parse_cann, parse_chip, parse_python, series_of
 from cannery.errors import UsageError
 from cannery.vocab import Chip, Severity, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
 CANN, PYTHON, DRIVER = "cann", "python", "driver"
 BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
@@ -53,8 +41,8 @@ class Rank(StrEnum):
 class DriverSource(Closed):
     """Where rows were read, and when."""
 
-    what: Text
-    date: DateText
+    what: fields.Text
+    date: fields.DateText
 
     def __str__(self) -> str:
         return f"{self.what}, {self.date}"
@@ -74,36 +62,25 @@ def _check_sources(field: str, named: Iterable[str], sources: Collection[str]) -
             raise FaultError(what, did_you_mean(source, sources), (field, position, "source"))
 
 
-def _distribution_cell(text: str) -> str:
-    return version(text) if text[:1].isdigit() else _range(text)
-
-
-def _range(text: str) -> str:
+def _cell(key: str, text: str) -> str:
+    """Read a row's cell: a version or a range of versions of a distribution, of Python or of the driver; or a CANN."""
+    is_version = text[:1].isdigit()
+    if key == CANN:
+        return parse_cann(text, "")
+    if key == DRIVER:
+        bounds = [BOUND.fullmatch(part.strip()) for part in text.split(",")]
+        words = [text] if is_version else [match[2] if match else "" for match in bounds]
+        try:
+            versions = [canonical(word) for word in words]
+        except ValueError as error:
+            hint = "written like 25.3.rc1, or >=25.0.rc1,<26.0.0"
+            raise FaultError(f"{text!r} is not a driver version", hint) from error
+        return versions[0] if is_version else text
     if not text:
         raise FaultError("a version or a range of versions is wanted here", "like 2.7.1, or >=3.10,<3.12")
-    return specifier(text)
-
-
-def _cann_cell(text: str) -> str:
-    return parse_cann(text, "")
-
-
-def _python_cell(text: str) -> str:
-    return parse_python(text, "") if text[:1].isdigit() else _range(text)
-
-
-def _driver_cell(text: str) -> str:
-    bounds = [BOUND.fullmatch(part.strip()) for part in text.split(",")]
-    words = [text] if text[:1].isdigit() else [match[2] if match else "" for match in bounds]
-    try:
-        versions = [canonical(word) for word in words]
-    except ValueError as error:
-        raise FaultError(f"{text!r} is not a driver version", "written like 25.3.rc1, or >=25.0.rc1,<26.0.0") from error
-    return versions[0] if text[:1].isdigit() else text
-
-
-# What a row names beside distributions, and how its cell is read. A cell is a version or a range of versions.
-CELLS: Mapping[str, Callable[[str], str]] = {CANN: _cann_cell, PYTHON: _python_cell, DRIVER: _driver_cell}
+    if not is_version:
+        return specifier(text)
+    return parse_python(text, "") if key == PYTHON else version(text)
 
 
 class Row(Closed):
@@ -113,10 +90,10 @@ class Row(Closed):
     (`2.7.1` holds for `2.7.1+cpu`), for `driver` the oldest; a range is a PEP 440 specifier (`>=3.9,<3.12`).
     """
 
-    of: ExactText
-    fits: dict[Name, Text] = Field(min_length=1)
-    source: Text
-    note: Text = ""
+    of: fields.ExactText
+    fits: dict[fields.Name, fields.Text] = Field(min_length=1)
+    source: fields.Text
+    note: fields.Text = ""
 
     @field_validator("fits")
     @classmethod
@@ -127,7 +104,7 @@ class Row(Closed):
             if name in found:
                 raise FaultError(f"{name} is here in two spellings", "remove one of them", (written,))
             try:
-                found[name] = CELLS.get(name, _distribution_cell)(fit.strip())
+                found[name] = _cell(name, fit.strip())
             except (FaultError, UsageError) as error:
                 raise FaultError(error.what.removeprefix(": "), error.hint, (written,)) from error
         return found
@@ -149,10 +126,10 @@ class Compatible(Closed):
     `but` is the exception that the makers state.
     """
 
-    of: Name
-    cann: tuple[SeriesText, ...] = Field(min_length=2)
-    but: Text
-    source: Text
+    of: fields.Name
+    cann: tuple[fields.SeriesText, ...] = Field(min_length=2)
+    but: fields.Text
+    source: fields.Text
 
 
 class Denied(Closed):
@@ -161,8 +138,8 @@ class Denied(Closed):
     With `wheel` one that the profile builds from its source may.
     """
 
-    pattern: Text
-    reason: Text
+    pattern: fields.Text
+    reason: fields.Text
     wheel: bool = False
 
 
@@ -172,22 +149,22 @@ class EnvRule(Closed):
     `value` is a pattern that the variable must not match; without it the variable has to name the version of `beside`.
     """
 
-    variable: EnvName
-    beside: Name
-    value: PatternText | None = None
-    reason: Text
+    variable: fields.EnvName
+    beside: fields.Name
+    value: fields.PatternText | None = None
+    reason: fields.Text
     severity: Severity = Severity.ERROR
 
 
 class Compatibility(Closed):
     """The table. A release in no row is unknown, never ok."""
 
-    sources: dict[Name, RowSource]
+    sources: dict[fields.Name, RowSource]
     rows: tuple[Row, ...] = Field(min_length=1)
     compatible: tuple[Compatible, ...] = ()
     deny: tuple[Denied, ...] = ()
     # Distributions that must not be installed beside each other.
-    exclusive: tuple[tuple[Text, ...], ...] = ()
+    exclusive: tuple[tuple[fields.Text, ...], ...] = ()
     env: tuple[EnvRule, ...] = ()
 
     @cached_property
@@ -249,28 +226,28 @@ ChipText = Annotated[Chip, parsed(parse_chip)]
 class DriverRow(Closed):
     """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
 
-    cann: CannText
-    series: tuple[SeriesText, ...] = Field(min_length=1)
-    source: Text
+    cann: fields.CannText
+    series: tuple[fields.SeriesText, ...] = Field(min_length=1)
+    source: fields.Text
     whole: bool = False
 
 
 class DriverReport(Closed):
     """A pair of CANN and driver that somebody reported not to work."""
 
-    cann: tuple[CannText, ...] = Field(min_length=1)
-    series: SeriesText
-    what: Text
-    source: Text
+    cann: tuple[fields.CannText, ...] = Field(min_length=1)
+    series: fields.SeriesText
+    what: fields.Text
+    source: fields.Text
 
 
 class Drivers(Closed):
     """The file. A pair that it does not name is unknown, never ok."""
 
-    sources: dict[Name, DriverSource] = Field(default_factory=dict)
+    sources: dict[fields.Name, DriverSource] = Field(default_factory=dict)
     drivers: tuple[DriverRow, ...] = ()
     reports: tuple[DriverReport, ...] = ()
-    pci: dict[PciText, ChipText] = Field(default_factory=dict)
+    pci: dict[fields.PciText, ChipText] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

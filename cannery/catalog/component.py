@@ -1,4 +1,4 @@
-"""Components of the catalog: where a part comes from, what it asks for, how it is installed and checked."""
+"""Components of the catalog: where each comes from, what it asks for, how it is installed and checked."""
 
 import re
 from functools import cache
@@ -8,37 +8,17 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from cannery.catalog import fields
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import (
-    CommitText,
-    DateText,
-    EnvName,
-    EnvValue,
-    LineText,
-    LinkText,
-    LocalText,
-    ModuleText,
-    Name,
-    PackageText,
-    PathText,
-    RelativeText,
-    RepositoryText,
-    RequirementText,
-    SpecifierText,
-    Text,
-    VersionText,
-    WordText,
-    parsed,
-)
+from cannery.catalog.fields import parsed
 from cannery.catalog.target import parse_chip
 from cannery.vocab import Arch, Chip, ComponentKind, Install, did_you_mean
 
 ChipWord = Annotated[Chip, parsed(parse_chip)]
-OPEN_WORD = re.compile(r"\{([^{}]*)\}")
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
-Command = Annotated[tuple[LineText, ...], Field(min_length=1)]
+Command = Annotated[tuple[fields.LineText, ...], Field(min_length=1)]
 
 
 class Closed(BaseModel):
@@ -53,17 +33,17 @@ class Import(Closed):
     `standin` is why it cannot work on a stand-in, where it is then not tried.
     """
 
-    module: ModuleText
-    attribute: ModuleText | None = None
-    equals: Text | None = None
-    standin: Text | None = None
+    module: fields.ModuleText
+    attribute: fields.ModuleText | None = None
+    equals: fields.Text | None = None
+    standin: fields.Text | None = None
 
 
 class StandInMetadata(Closed):
     """Requirements of a release, for locking where its index cannot be reached. `source` is where they were read."""
 
-    requires: tuple[RequirementText, ...]
-    source: Text
+    requires: tuple[fields.RequirementText, ...]
+    source: fields.Text
 
 
 Abi = Annotated[int, Field(ge=0, le=1)]
@@ -72,8 +52,8 @@ Abi = Annotated[int, Field(ge=0, le=1)]
 class CxxAbi(Closed):
     """The C++ ABI that a distribution's wheels are built with, by arch and range of versions; the first that fits."""
 
-    by_release: dict[Arch, dict[SpecifierText, Abi]]
-    source: Text
+    by_release: dict[Arch, dict[fields.SpecifierText, Abi]]
+    source: fields.Text
 
 
 class Submodule(Closed):
@@ -82,8 +62,8 @@ class Submodule(Closed):
     `added`: the revision has no submodule there, and the tree is put beside its own files.
     """
 
-    repository: RepositoryText
-    commit: CommitText
+    repository: fields.RepositoryText
+    commit: fields.CommitText
     added: bool = False
 
 
@@ -95,11 +75,11 @@ class PatchSets(Closed):
     line has no end; 2, the line after that one is lost too.
     """
 
-    folder: RelativeText
-    summary: RelativeText | None = None
-    repos: dict[Name, Name] = Field(min_length=1)
+    folder: fields.RelativeText
+    summary: fields.RelativeText | None = None
+    repos: dict[fields.Name, fields.Name] = Field(min_length=1)
     # Digests of images call it by its first name.
-    truncated: dict[Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
+    truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
 
 class Edit(Closed):
@@ -109,14 +89,14 @@ class Edit(Closed):
     functions: a module of ours has them then.
     """
 
-    name: Name
-    component: Name
-    file: RelativeText
-    imports: ModuleText | None = None
-    when: ModuleText | None = None
-    comments_out: Text | None = None
-    takes_over: tuple[ModuleText, ...] = ()
-    reason: Text = Field(min_length=8)
+    name: fields.Name
+    component: fields.Name
+    file: fields.RelativeText
+    imports: fields.ModuleText | None = None
+    when: fields.ModuleText | None = None
+    comments_out: fields.Text | None = None
+    takes_over: tuple[fields.ModuleText, ...] = ()
+    reason: fields.Text = Field(min_length=8)
 
     @model_validator(mode="after")
     def _one_action(self) -> Self:
@@ -137,17 +117,17 @@ class Known(Closed):
     was read.
     """
 
-    requires: tuple[RequirementText, ...] = ()
+    requires: tuple[fields.RequirementText, ...] = ()
     # The places of the tree that name them (`cannery.sources.requires`): what is built is compared with them.
-    requires_from: tuple[Text, ...] = ()
-    requires_python: SpecifierText | None = None
-    build_requires: tuple[RequirementText, ...] = ()
-    submodules: dict[RelativeText, Submodule] = {}
+    requires_from: tuple[fields.Text, ...] = ()
+    requires_python: fields.SpecifierText | None = None
+    build_requires: tuple[fields.RequirementText, ...] = ()
+    submodules: dict[fields.RelativeText, Submodule] = {}
     chips: tuple[ChipWord, ...] = ()
-    patches: dict[Name, tuple[CommitText, ...]] = {}
-    date: DateText | None = None
-    note: Text = ""
-    source: Text
+    patches: dict[fields.Name, tuple[fields.CommitText, ...]] = {}
+    date: fields.DateText | None = None
+    note: fields.Text = ""
+    source: fields.Text
 
 
 class Revision(Known):
@@ -156,8 +136,8 @@ class Revision(Known):
     `release` is the release on the package index that may take its place (`SOURCES=release`): the nearest one.
     """
 
-    version: VersionText
-    release: VersionText | None = None
+    version: fields.VersionText
+    release: fields.VersionText | None = None
 
 
 class Release(Known):
@@ -173,10 +153,10 @@ class OnStandIn(Closed):
     and a stand-in image does without it.
     """
 
-    build_env: dict[EnvName, EnvValue] = {}
+    build_env: dict[fields.EnvName, fields.EnvValue] = {}
     install: Install | None = None
     leave_out: bool = False
-    reason: Text
+    reason: fields.Text
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
@@ -189,34 +169,34 @@ class Part(Closed):
     """What every kind of component has: a file of images/components."""
 
     kind: ComponentKind
-    summary: LineText
+    summary: fields.LineText
     # Components that come before this one in a profile: it is built or installed with them in place.
-    after: tuple[Name, ...] = ()
+    after: tuple[fields.Name, ...] = ()
     # The chips it works on; empty: every one.
     chips: tuple[ChipWord, ...] = ()
     imports: tuple[Import, ...] = ()
-    libraries: tuple[PathText, ...] = ()
+    libraries: tuple[fields.PathText, ...] = ()
     # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
-    programs: tuple[WordText, ...] = ()
-    env: dict[EnvName, EnvValue] = {}
+    programs: tuple[fields.WordText, ...] = ()
+    env: dict[fields.EnvName, fields.EnvValue] = {}
 
 
 class Wheels(Part):
     """A distribution that is installed from wheels of a package index."""
 
     kind: Literal[ComponentKind.WHEELS]
-    package: Name | None = None
-    extras: tuple[Name, ...] = ()
+    package: fields.Name | None = None
+    extras: tuple[fields.Name, ...] = ()
     # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
-    index: Name | None = None
+    index: fields.Name | None = None
     # By arch: versions (a range) whose wanted builds the default index has. They come from there, without the local
     # segment, and so does what `binds` names.
-    index_except: dict[Arch, SpecifierText] = {}
+    index_except: dict[Arch, fields.SpecifierText] = {}
     # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
-    local: LocalText | None = None
+    local: fields.LocalText | None = None
     # Distributions that follow this one and are bound to the same index.
-    binds: tuple[Name, ...] = ()
-    metadata: dict[VersionText, StandInMetadata] = {}
+    binds: tuple[fields.Name, ...] = ()
+    metadata: dict[fields.VersionText, StandInMetadata] = {}
     # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.environment`).
     cxx_abi: CxxAbi | None = None
 
@@ -244,32 +224,32 @@ class System(Part):
     """Packages of the base's operating system, by family, and links (path in the image -> target, by family, arch)."""
 
     kind: Literal[ComponentKind.SYSTEM]
-    system: dict[Literal["apt", "dnf"], tuple[PackageText, ...]] = {}
-    links: dict[LinkText, dict[Literal["apt", "dnf"], dict[Arch, PathText]]] = {}
+    system: dict[Literal["apt", "dnf"], tuple[fields.PackageText, ...]] = {}
+    links: dict[fields.LinkText, dict[Literal["apt", "dnf"], dict[Arch, fields.PathText]]] = {}
 
 
 class FromSource(Part):
     """What `source` and `native` share: a distribution built from a commit of a repository, or from a release."""
 
     kind: Literal[ComponentKind.SOURCE, ComponentKind.NATIVE]
-    package: Name | None = None
+    package: fields.Name | None = None
     # A host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
-    hosts: dict[Name, RepositoryText] = {}
+    hosts: dict[fields.Name, fields.RepositoryText] = {}
     install: Install
-    build_env: dict[EnvName, EnvValue] = {}
+    build_env: dict[fields.EnvName, fields.EnvValue] = {}
     # Where the project is in the repository; the repository's top where it is not given.
-    subdirectory: RelativeText | None = None
+    subdirectory: fields.RelativeText | None = None
     # What of the repository is exported: files and folders, all when none is named.
-    paths: tuple[RelativeText, ...] = ()
+    paths: tuple[fields.RelativeText, ...] = ()
     # Links in its tree to other trees of the image: path in this one -> component/path in that one.
-    tree_links: dict[RelativeText, RelativeText] = {}
+    tree_links: dict[fields.RelativeText, fields.RelativeText] = {}
     # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
-    stubs: tuple[ModuleText, ...] = ()
+    stubs: tuple[fields.ModuleText, ...] = ()
     # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
     patch_sets: PatchSets | None = None
     edits: tuple[Edit, ...] = ()
-    revisions: dict[CommitText, Revision] = {}
-    releases: dict[VersionText, Release] = {}
+    revisions: dict[fields.CommitText, Revision] = {}
+    releases: dict[fields.VersionText, Release] = {}
 
     @model_validator(mode="after")
     def _comes_from_somewhere(self) -> Self:
@@ -297,27 +277,22 @@ class Native(FromSource):
     # How it is built on a stand-in.
     standin: OnStandIn | None = None
     # The variable that names the chip to the build; its value follows from the target's chip.
-    soc_variable: EnvName | None = None
+    soc_variable: fields.EnvName | None = None
     # Commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
     before: tuple[Command, ...] = ()
 
     @model_validator(mode="after")
     def _words_are_filled_in(self) -> Self:
-        _check_words("before", self.before, BEFORE_WORDS)
+        for position, command in enumerate(self.before):
+            for place, text in enumerate(command):
+                for word in re.findall(r"\{([^{}]*)\}", text):
+                    if word not in BEFORE_WORDS:
+                        hint, where = did_you_mean(word, BEFORE_WORDS), ("before", position, place)
+                        raise FaultError(f"nothing fills in {{{word}}}", hint, where)
         if self.soc_variable is None and any("{soc}" in word for command in self.before for word in command):
             what = "{soc} is the value of soc_variable, and none is given"
             raise FaultError(what, "name the variable that names the chip to its build", ("before",))
         return self
-
-
-def _check_words(field: str, commands: tuple[tuple[str, ...], ...], known: frozenset[str]) -> None:
-    """Raise `FaultError` for a `{word}` in a command that nothing fills in."""
-    for position, command in enumerate(commands):
-        for place, text in enumerate(command):
-            for word in OPEN_WORD.findall(text):
-                if word not in known:
-                    where = (field, position, place)
-                    raise FaultError(f"nothing fills in {{{word}}}", did_you_mean(word, known), where)
 
 
 # One file of images/components: where a part comes from, how it is installed and checked.

@@ -1,4 +1,4 @@
-"""Scalar fields of the catalog's models: each is a text that a function has checked."""
+"""Types of single values in the catalog's models: each is a text that a function checks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ TRAIN_CHECKS = ("train.model", "train.data", "train.config", "train.step")
 LONGEST_NAME = 60
 IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-# What no file or command line can hold; line ends and tabs are a text's own.
+# What no file or command line can hold, unlike line ends and tabs.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-IN_TEXT = "this text has credentials in it, and files of the catalog are committed"
-IN_TEXT_HINT = "leave them out, and put them into the pip settings or git's credential helper of the host"
 # Resolvers keep the numbers of a version in 64 bits.
 LONG_NUMBER = re.compile(r"[0-9]{19}")
 # Days on which packages can have been uploaded; resolvers count no further than four digits of a year.
@@ -52,7 +50,10 @@ def text(value: object) -> str:
     if control is not None:
         raise FaultError(f"the control character U+{ord(control[0]):04X} is in this text", "remove it")
     if CREDENTIALS.search(value):
-        raise FaultError(IN_TEXT, IN_TEXT_HINT)
+        what = "this text has credentials in it, and files of the catalog are committed"
+        raise FaultError(
+            what, "leave them out, and put them into the pip settings or git's credential helper of the host"
+        )
     return value
 
 
@@ -123,7 +124,7 @@ def specifier(value: str, _option: str = "") -> str:
 
 
 def _countable(found: SpecifierSet, value: str) -> str:
-    """Return `value`; raise `FaultError` for what `packaging` takes in its range and a resolver does not."""
+    """Return `value`; raise `FaultError` for a range that `packaging` accepts and a resolver does not."""
     strange = [part.version for part in found if part.operator == "===" and not is_version(part.version)]
     if strange:
         raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
@@ -139,17 +140,12 @@ def _short(value: str) -> str:
 
 def version(value: str, _option: str = "") -> str:
     """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
-    _version(value, "")
-    normal = str(Version(value))
+    if not is_version(value):
+        raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
+    normal = str(Version(_short(value)))
     if normal != value:
         raise FaultError(f"{value!r} is not how this version is written", f'write "{normal}"')
     return value
-
-
-def _version(value: str, _option: str) -> str:
-    if not is_version(value):
-        raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
-    return _short(value)
 
 
 def _date(value: str, _option: str) -> str:
@@ -283,7 +279,7 @@ def only_once(words: Iterable[str]) -> None:
 
 
 def profile_name_fault(name: str) -> str:
-    """Say why a profile's file may not have this name (it is the image's name in an engine and registries); or ""."""
+    """Return why a profile's file may not have this name, which is the image's in engines and registries; or ""."""
     if IMAGE_NAME.fullmatch(name) and len(name) <= LONGEST_NAME:
         return ""
     rule = f"lower-case letters and digits, with single . _ or - between them, at most {LONGEST_NAME} characters"
@@ -291,7 +287,7 @@ def profile_name_fault(name: str) -> str:
 
 
 def component_name_fault(name: str) -> str:
-    """Say why a component's file may not have this name (a normalised distribution name); or ""."""
+    """Return why a component's file may not have this name (a normalised distribution name); or ""."""
     if COMPONENT_NAME.fullmatch(name):
         return ""
     return f"a component's name is lower-case letters and digits, with single - between them{_offer(name)}"

@@ -1,9 +1,9 @@
-"""Targets, what an image is built for; versions as CANN and the driver (HDK) write them; requirements on a target.
+"""Targets of images; versions as CANN and the driver (HDK) write them; requirements on a target.
 
-Versions of CANN and of the driver count alike: `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` its
-releases, which come later: CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. Either may be followed
-by further numbers (a patch: 25.0.rc1.1), then a preview (`alphaN`, `betaN`: before it), then a build (`B160`: of it, so
-not before it).
+CANN and the driver have the same form of version. `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are
+its releases, which come later: CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. These may be followed
+by more numbers (a patch: 25.0.rc1.1), then by a preview (`alphaN`, `betaN`), which comes before the version, and then
+by a build of it (`B160`), which does not.
 """
 
 from __future__ import annotations
@@ -29,16 +29,12 @@ WRITTEN = re.compile(
     r"(?P<line>(\d{1,9})\.(\d{1,9})\.(rc)?(\d{1,9})((?:\.\d{1,9})*)(?:\.(alpha|beta)(\d{1,9}))?)(?:\.b(\d{1,9}))?",
     re.ASCII,
 )
-# The order of a preview and a version without one, of the same number.
-STAGES = {"alpha": 0, "beta": 1, None: 2}
-NO_BUILD = -1
-
 Key = tuple[tuple[int, ...], ...]
 
 
-# A search of the compatibility table asks for the same few hundred versions a million times.
+# A search of the compatibility table parses the same few hundred versions a million times.
 parsed_version = cache(Version)
-# Every profile asks for nearly the same. Who has one changes nothing of it.
+# Profiles have nearly the same requirements. Nothing changes a parsed one.
 parsed_requirement = cache(Requirement)
 
 
@@ -76,25 +72,24 @@ def series_of(version: str) -> str:
 def order(text: str) -> Key:
     """Return a key that sorts versions: 8.3.rc1 < 8.3.rc2 < 8.3.0 < 8.5.0.alpha1 < 8.5.0 < 8.5.0.b160 < 8.5.1.
 
-    Whatever is no such version comes before all that are, so that it never passes for a newer one.
+    Any other text comes before all versions, so that it is never taken for a newer one.
     """
     match = WRITTEN.fullmatch(text.strip().lower())
     if not match:
         return ()
     _line, major, minor, candidate, number, patch, stage, preview, build = match.groups()
     numbers = tuple(int(part) for part in patch.split(".") if part)
-    return (
-        (int(major), int(minor), 0 if candidate else 1, int(number)),
-        numbers,
-        (STAGES[stage], int(preview or 0), int(build or NO_BUILD)),
-    )
+    # A preview comes before the version of the same number.
+    stages = {"alpha": 0, "beta": 1, None: 2}
+    release = (int(major), int(minor), 0 if candidate else 1, int(number))
+    return release, numbers, (stages[stage], int(preview or 0), int(build or -1))
 
 
 def distance(one: str, other: str) -> tuple[int, ...]:
-    """How far `other` is from `one`: major, minor, micro and post; the least sorts first.
+    """Return how far `other` is from `one`, as a key that sorts the nearest first: major, minor, micro and post.
 
-    What follows the first number that differs counts from the side of `one`: 1.26.4 is nearer to 1.99 than 1.26.0
-    is.
+    After the first number that differs, the numbers on the side of `one` are nearer: 1.26.4 is nearer to 1.99 than
+    1.26.0 is.
     """
     a, b = parsed_version(one), parsed_version(other)
     pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
@@ -112,7 +107,7 @@ def package_name(requirement: str) -> str:
 
 
 def marker_environment(python: str, arch: Arch) -> dict[str, str]:
-    """Return every variable of a marker for Python `X.Y` on Linux, so that nothing of the running Python counts."""
+    """Return every variable of a marker for Python `X.Y` on Linux, so that the running Python has no influence."""
     full = f"{python}.0"
     return {
         "implementation_name": "cpython",
@@ -130,9 +125,9 @@ def marker_environment(python: str, arch: Arch) -> dict[str, str]:
 
 
 def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
-    """Give the requirements, PEP 508 texts, that count there: without a marker, or with one that holds.
+    """Give the requirements, PEP 508 texts, that apply: without a marker, or with one that is true.
 
-    What is none, as some wheels have it, is left aside, as pip does.
+    Invalid requirements, which some wheels have, are ignored, as pip does.
     """
     for text in texts:
         try:
