@@ -40,10 +40,13 @@ def read_dockerfile(text: str) -> Made:
 def make_line(cann: str, images: Mapping[str, Made], known: Mapping[str, BaseLine], source: str) -> dict[str, Any]:
     """Return the values of a base's file from its `images`, by tag.
 
-    What no image tells (`version_files`, `python_packages`, of an image without scripts `set_env`) is that of the
-    nearest line of `known`, for this version. Raises `UsageError` for images that are none of CANN.
+    What no image has (`version_files`, `python_packages`, and `set_env` without scripts) comes from the nearest line of
+    `known`, with this version in it. Raises `UsageError` for images that are not of CANN.
     """
-    near = min(known.values(), key=lambda line: _far(line.cann, cann))
+    wanted = order(cann)
+    older = [line for line in known.values() if order(line.cann) <= wanted]
+    # The last of the older lines, else the first of the newer ones.
+    near = max(older, key=lambda line: order(line.cann)) if older else min(known.values(), key=lambda o: order(o.cann))
     env: dict[str, list[str]] = {}
     tags: dict[str, dict[str, Any]] = {}
     for tag, image in images.items():
@@ -76,23 +79,17 @@ def make_line(cann: str, images: Mapping[str, Made], known: Mapping[str, BaseLin
 
 
 def odd_tags(images: Mapping[str, Made]) -> tuple[str, ...]:
-    """Return the tags whose ENV is another one than that of the first image on their OS, which the line has."""
+    """Return the tags whose ENV differs from that of the first image on their OS, which the line has."""
     first: dict[str, list[tuple[str, str]]] = {}
     opened = {tag: [(name, _open(value)) for name, value in image.env] for tag, image in images.items()}
     return tuple(tag for tag, env in opened.items() if first.setdefault(_os(tag), env) != env)
 
 
 def _open(value: str) -> str:
-    """Return a value with what differs by tag left open."""
+    """Return a value with fields in place of what differs by tag."""
     return ABI.sub("cxx_abi_{atb_abi}", PYTHON_HOME.sub("{python_home}", value))
 
 
 def _os(tag: str) -> str:
     found = TAG.fullmatch(tag)
     return found["os"] if found else ""
-
-
-def _far(one: str, cann: str) -> tuple[bool, Any]:
-    """Older lines are nearer than newer ones; of them the last."""
-    newer = order(one) > order(cann)
-    return newer, order(one) if newer else [-number for number in order(one)[0]]

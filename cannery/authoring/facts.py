@@ -1,4 +1,4 @@
-"""What a component's file has about a release or a commit, from what the release or the commit itself holds."""
+"""The entry in a component's file about a release or a commit, from the content of that release or commit."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ VERSION_LINE = re.compile(r"(?:^|[(,])\s*(?:__)?version(?:__)?\s*=\s*['\"]([^'\"
 
 @dataclass(frozen=True)
 class Tree:
-    """What was read of a release or a commit: files (path below its top: text), its METADATA or PKG-INFO, a day.
+    """What was read of a release or a commit: files (path: text), its METADATA or PKG-INFO, its date.
 
-    `what` names it in `source`. Of a commit: `submodules`, and the commits that it has patch sets for, by component.
+    `what` names it in the entry's `source`. A commit also has `submodules`, and by component the commits that it has
+    patch sets for.
     """
 
     what: str
@@ -56,11 +57,10 @@ def places_of(component: Component, *, commit: bool) -> tuple[str, ...]:
 
 
 def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of an entry that a tree gives. `places` (else its metadata) say what it asks for.
+    """Return the fields of an entry for a tree. Its requirements are read from `places`, or else from its metadata.
 
-    `without` are globs of packages that are left out, since another build asks for them.
-
-    Raises `UsageError` for a place that cannot be read.
+    `without` are globs of packages that are left out, since only another build asks for them. Raises `UsageError` for a
+    place that cannot be read.
     """
     value: dict[str, Any] = {}
     metadata, _ = parse_email(tree.metadata)
@@ -105,7 +105,7 @@ def _project(files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def version_of(files: Mapping[str, str]) -> str:
-    """Return what a tree calls its own version, where a file has it as plain text; else ""."""
+    """Return the version that a file of a tree has as plain text; "" where none has."""
     if isinstance(version := _project(files).get("version"), str):
         return version
     for name, text in files.items():
@@ -116,7 +116,7 @@ def version_of(files: Mapping[str, str]) -> str:
 
 
 def table_of(component: Component, *, commit: bool) -> str:
-    """Return the table of a component that has such an entry; "" where what an index lists is enough."""
+    """Return the name of the table for such an entry; "" for a component that needs none: an index lists enough."""
     if isinstance(component, FromSource):
         return "revisions" if commit else "releases"
     return "metadata" if isinstance(component, Wheels) and component.index and not commit else ""
@@ -129,9 +129,9 @@ def entry_text(key: str, value: Mapping[str, Any]) -> str:
 
 
 def with_entry(text: str, table: str, key: str, value: Mapping[str, Any], where: str) -> str:
-    """Return the text of a component's file with an entry more: the first of `table`, which is made where it is not.
+    """Return the text of a component's file with a new first entry in `table`, which is added where it is missing.
 
-    Every other byte stays. Raises `UsageError` for a file that is written in another way than block style.
+    No other byte changes. Raises `UsageError` for a file that is not in YAML's block style.
     """
     root, wanted, entry = root_node(text), yaml.safe_load(text), entry_text(key, value)
     node = node_at(root, (table,))

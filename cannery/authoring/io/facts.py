@@ -1,7 +1,7 @@
-"""Read what a release or a commit asks for, and what the images of a CANN version set.
+"""Read what a release or a commit asks for, and the environment of the images of a CANN version.
 
-That is METADATA of a wheel, the files of an sdist, or the tree in the git cache; and configurations in a registry, or
-Dockerfiles in a checkout.
+Requirements come from METADATA of a wheel, the files of an sdist, or the tree in the git cache; the environment from
+configurations in a registry, or Dockerfiles in a checkout.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 TIMEOUT, ANSWERS = 60.0, 20.0
 PKG_INFO = "PKG-INFO"
+# Files that may have the version of a tree.
+VERSION_FILES = {"version", "version.txt", "VERSION", "version.py", "__init__.py"}
 
 
 def listed_files(
@@ -69,7 +71,7 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
     wheels = [file for file in files if file.file.endswith(".whl")]
     sdists = [file for file in files if file.file.endswith(".tar.gz")]
     session = HostSession(settings)
-    # Of several builds that for arm64: only the others ask for CUDA's libraries.
+    # Of several builds the one for arm64: only the others ask for CUDA's libraries.
     wheels.sort(key=lambda wheel: "aarch64" not in wheel.file)
     chosen = next(iter(sdists if sdist or not wheels else wheels), None)
     if chosen is None:
@@ -78,10 +80,11 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
     try:
         if chosen in wheels:
             return Tree(what, metadata=_wheel_metadata(chosen, session), date=chosen.uploaded)
-        texts = _sdist_texts(chosen, session)
+        with _fetched(chosen, session) as path, closing(TreeReader(path)) as tree:
+            about = (tree.read(PKG_INFO) or b"").decode(errors="replace")
+            return Tree(what, requirement_texts(tree) | {PKG_INFO: about}, about, chosen.uploaded)
     except (requests.RequestException, OSError, UnableError, zipfile.BadZipFile) as error:
         raise NetworkError(f"{chosen.file} cannot be read: {error}", where=str(chosen.place)) from error
-    return Tree(what, texts, texts.get(PKG_INFO, ""), chosen.uploaded)
 
 
 def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
@@ -92,13 +95,6 @@ def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
         return beside.text
     with _fetched(wheel, session) as path, zipfile.ZipFile(path) as archive:
         return wheel_metadata(archive)
-
-
-def _sdist_texts(sdist: Listed, session: requests.Session) -> dict[str, str]:
-    """Return the texts of an sdist that say what it asks for, and its PKG-INFO."""
-    with _fetched(sdist, session) as path, closing(TreeReader(path)) as tree:
-        about = (tree.read(PKG_INFO) or b"").decode(errors="replace")
-        return requirement_texts(tree) | {PKG_INFO: about}
 
 
 @contextmanager
@@ -126,7 +122,8 @@ def commit_tree(store: SourceStore, name: str, component: FromSource, commit: st
     texts = {}
     for path in kinds:
         inner = path.removeprefix(top) if path.startswith(top) else ""
-        if is_requirement_file(inner) or _names_version(inner):
+        has_version = inner.rpartition("/")[2] in VERSION_FILES and inner.count("/") <= 2
+        if is_requirement_file(inner) or has_version:
             texts[inner] = read((git, "cat-file", "blob", kinds[path][2]), store.env).decode(errors="replace")
     links = {path: head[2] for path, head in kinds.items() if head[0] == "160000"}
     modules = read((git, "show", f"{commit}:.gitmodules"), store.env).decode() if ".gitmodules" in kinds else ""
@@ -140,14 +137,8 @@ def commit_tree(store: SourceStore, name: str, component: FromSource, commit: st
     )
 
 
-def _names_version(path: str) -> bool:
-    return path.rpartition("/")[2] in {"version", "version.txt", "VERSION", "version.py", "__init__.py"} and (
-        path.count("/") <= 2
-    )
-
-
 def _submodules(text: str, links: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the submodules of .gitmodules, whose commits are `links`, by path."""
+    """Return the submodules of .gitmodules by path; `links` are their commits."""
     found, path = {}, ""
     for line in text.splitlines():
         key, _, value = (part.strip() for part in line.partition("="))

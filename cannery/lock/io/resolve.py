@@ -126,45 +126,53 @@ class Resolver:
         )
 
     def choose(self) -> list[Source]:
-        """Let uv choose versions (`via`), again while a package comes in that is bound and was not known to be."""
+        """Let uv choose versions (`via`). Do it again where a bound package came in that was not asked about before."""
         bindings = dict(self.request.bindings)
         direct = direct_names(self.request)
         names = sorted(direct & {*bindings})
+        # uv forgets a package's index when the package is overridden, as a forced pin is. An index that is not explicit
+        # comes before the shared ones, so the package still comes from it.
+        free = {package_name(text) for text in self.request.overrides}
         while True:
             shared, sources = self._places(names)
-            self._prepare(shared, sources, [name for name in names if name not in direct])
+            bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
+            project = project_text(self.request, bound, [name for name in names if name not in direct])
+            settings = settings_text(self.request, bound, [index for index, _place in shared])
+            write_atomic(self.folder / "pyproject.toml", project)
+            write_atomic(self.folder / "uv.toml", settings)
+            self.env = uv_environment(self.job.settings, self.job.env)
+            pairs = (*shared, *((s.uv, s.place) for s in sources if s.place))
+            for index, place in pairs:
+                self.env |= index_credentials(index.name, place.url)
+            self.places = tuple(place for _index, place in pairs)
             self.via = parse_via(self.run("--no-header", "--annotation-style", "line"))
             late = sorted({*self.via} & {*bindings} - {*names})
             if not late:
                 return sources
             names = sorted({*names, *late})
 
-    def _prepare(self, shared: Sequence[tuple[UvIndex, Place]], sources: Sequence[Source], more: Sequence[str]) -> None:
-        """Write uv's files; `more` are names beside the requirements."""
-        request = self.request
-        # uv forgets a package's index when the package is overridden, as a forced pin is; an index that is not explicit
-        # comes before the shared ones, so the package still comes from it.
-        free = {package_name(text) for text in request.overrides}
-        bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
-        write_atomic(self.folder / "pyproject.toml", project_text(request, bound, more))
-        write_atomic(self.folder / "uv.toml", settings_text(request, bound, [index for index, _place in shared]))
-        self.env = uv_environment(self.job.settings, self.job.env)
-        pairs = (*shared, *((s.uv, s.place) for s in sources if s.place))
-        for index, place in pairs:
-            self.env |= index_credentials(index.name, place.url)
-        self.places = tuple(place for _index, place in pairs)
-
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
         """Ask every index that matters, at once, and return which serves what; raise `NetworkError` for dead ones."""
         request, settings = self.request, self.job.settings
-        # Some that the request wants of a place, and pip, which every mirror of packages has.
+        # Two packages of the request, and pip, which every mirror of packages has.
         usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")
         places = places_of(DEFAULT_INDEX, self.job.indexes, settings)
         questions = [(place, project) for place in places for project in usual]
         bound = bound_questions(sorted(dict(request.bindings)), request, self.job.indexes, settings)
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
         mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
-        sources, lost, absent = self._bound(names, answers[len(questions) :])
+        binder = Binder(request, answers[len(questions) :], self.folder / "releases", self.job.cache)
+        sources: list[Source] = []
+        lost: list[str] = []
+        absent: list[NoFileError] = []
+        for name in names:
+            try:
+                sources.append(binder.source(name))
+            except NetworkError as error:
+                lost.append(error.what)
+            except NoFileError as error:
+                error.askers = self.via.get(name, ("", ()))[1]
+                absent.append(error)
         silent = [next((one for one in of_place if not one.reached), None) for of_place in mine]
         dead = [*(f"not reached: {answer}" for answer in silent if answer), *lost]
         if dead:
@@ -177,29 +185,11 @@ class Resolver:
         shared = [(_shared(number, place, mine[number]), place) for number, place in enumerate(places)]
         return shared, [*sources, *known_sources(request, self.folder / "sources")]
 
-    def _bound(
-        self, names: Sequence[str], answers: Sequence[Answer]
-    ) -> tuple[list[Source], list[str], list[NoFileError]]:
-        """Where each bound package comes from; what was not reached, and what is not there: all of it at once."""
-        binder = Binder(self.request, answers, self.folder / "releases", self.job.cache)
-        sources: list[Source] = []
-        lost: list[str] = []
-        absent: list[NoFileError] = []
-        for name in names:
-            try:
-                sources.append(binder.source(name))
-            except NetworkError as error:
-                lost.append(error.what)
-            except NoFileError as error:
-                error.askers = self.via.get(name, ("", ()))[1]
-                absent.append(error)
-        return sources, lost, absent
-
     def run(self, *options: str) -> str:
         """Run uv with `options` beside the usual ones, and return its output.
 
-        Raises `UnsolvedError` when no set works, `NetworkError` naming an index that fails, or when there is no end of
-        it, `UnableError` when this host cannot (disk, rights, memory), or uv fails in another way.
+        Raises `UnsolvedError` when no set works, `NetworkError` when an index fails or uv takes too long, `UnableError`
+        when this host cannot run it (disk, rights, memory) or uv fails in another way.
         """
         import uv  # noqa: PLC0415 - only where uv runs
 
@@ -232,11 +222,8 @@ class Resolver:
             error = unwritable(OSError(number, ""), self.job.cache / "uv")
             error.what += f"\n{text}"
             return error
-        if is_of_network(stderr):
-            return self._network_error(text, stderr)
-        return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
-
-    def _network_error(self, text: str, stderr: str) -> NetworkError:
+        if not is_of_network(stderr):
+            return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
         hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
         place = next((place for host, place in hosts.items() if host and host in stderr), None)
         proxy = HostSession(self.job.settings).proxy_words(place.url) if place else ""
@@ -244,8 +231,12 @@ class Resolver:
         hint = "wait a while and try again" if "429 Too Many Requests" in stderr else ""
         return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
 
-    def _files(self) -> list[Resolved]:
-        """Run uv again, with all in its cache, for the files of what it chose."""
+    def _locked(self, sources: Mapping[str, Source]) -> Iterator[LockedPackage]:
+        """Give the package of the lock for each that uv chose: the one file that will be installed, and who asked.
+
+        uv is run again for the files, with everything in its cache. Sources that come from git are no packages of the
+        lock.
+        """
         self.run("--format", "pylock.toml", "--output-file", "pylock.toml")
         try:
             packages = parse_pylock((self.folder / "pylock.toml").read_text())
@@ -253,18 +244,11 @@ class Resolver:
             raise FindingsError(f"the resolver's answer cannot be used: {error}", where=self.job.where) from error
         if {name: version for name, (version, _asked) in self.via.items()} != {p.name: p.version for p in packages}:
             raise NetworkError("the indexes changed while they were read", where=self.job.where, hint="lock again")
-        return [*packages]
-
-    def _locked(self, sources: Mapping[str, Source]) -> Iterator[LockedPackage]:
-        """Give the package of the lock for each that uv chose: the one file that will be installed, and who asked.
-
-        Sources that come from git are no packages of the lock.
-        """
         from_git = {source.name for source in self.request.sources if not source.file}
         released = released_files(self.job)
         direct = direct_names(self.request)
         session = HostSession(self.job.settings)
-        for package in self._files():
+        for package in packages:
             if package.name in from_git:
                 continue
             asked = self.via[package.name][1]
@@ -284,7 +268,7 @@ class Resolver:
 
 
 def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
-    """The one file that will be installed: the best wheel for the target, the sdist only when none fits."""
+    """Return the file that will be installed: the best wheel for the target, or the sdist where no wheel fits."""
     file = best_wheel(package.wheels, job.request.python, job.request.arch) or package.sdist
     if file is None:
         raise FindingsError(
@@ -309,10 +293,10 @@ def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
 
 
 def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
-    """The host's place as uv's index; the first one is the main index."""
-    # A plain HTML index or folder has no times; an index without the usual projects may have times or not.
+    """Return the host's place as uv's index; the first one is the main index."""
+    # A plain HTML index or folder has no times. Of an index without these projects it is not known.
     dated = any(answer.dated for answer in answers)
-    # Plain http is a server of one's own: near, and written to at any time.
+    # Plain http is a server of the user's own: near, and its content may change at any time.
     kept = place.url.startswith("https:") and not place.links
     name = f"extra-{number}" if number else DEFAULT_INDEX
     return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
@@ -323,15 +307,15 @@ def resolve(
 ) -> Lock:
     """Return the lock that answers `job.request`; the same request on the same indexes gives the same lock.
 
-    `log` is the file for uv's whole output. `explain_to_user` makes the error that a user sees of one that a resolution
-    ends with; what it is given last resolves another request within so many seconds.
+    `log` is the file for uv's whole output. `explain_to_user` turns the error of a resolution into the one that a user
+    sees; its last argument resolves another request within so many seconds.
 
     Raises `FindingsError` when no set of versions works, `NetworkError` naming every index that fails, `UsageError` for
-    an index that the catalog does not have, what `Resolver.run` raises.
-    An index that is bound and not reached makes its packages incomplete instead, which the lock records.
+    an index that the catalog does not have, and what `Resolver.run` raises. Where a bound index is not reached, its
+    packages are incomplete instead, and the lock records that.
     """
     home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
-    job.cache.mkdir(parents=True, exist_ok=True)  # first, so that an error names it
+    job.cache.mkdir(parents=True, exist_ok=True)  # before `home`, so that an error names the cache
     home.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:
         resolver = Resolver(job, Path(name))

@@ -1,8 +1,8 @@
-"""Download the files of a lock into the wheel store (`cannery.lock.io.wheels`): resumed, retried, checked.
+"""Download the files of a lock into the wheel store (`cannery.lock.io.wheels`), with resume, retries and checks.
 
-A file gets its name only after size and sha256 were checked; the bytes that have arrived are in `<name>.part` beside
-it. The sum over the whole file decides, so a part from another run, another mirror or a dropped connection does no
-harm. Two runs may share a store: each file is downloaded under a lock of its own.
+Bytes that have arrived are in `<name>.part`. The file gets its name only after the size and the sha256 of the whole
+file were checked, so a part of another run or another mirror does no harm. Two runs may share a store: each file is
+downloaded under a lock of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SILENCE = 20.0
 # Seconds to connect.
 CONNECT = 10.0
 BLOCK = 1 << 18
-# Answers that may pass: too many requests, bad gateway, unavailable …
+# Answers that may be temporary: too many requests, bad gateway, unavailable …
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -78,7 +78,7 @@ class Download:
         return self.path.with_name(self.path.name + ".part")
 
     def fetch(self, url: str) -> None:
-        """Download the file; what may pass is tried again.
+        """Download the file; temporary trouble is retried.
 
         Raises `WrongFileError`, `NetworkError`, `PassingError`; `StoppedError` when `stop` is set, `OSError` when
         the file cannot be written.
@@ -98,7 +98,7 @@ class Download:
             self.part.replace(self.path)
             return
         self.part.unlink(missing_ok=True)
-        if resumed:  # the part may have been of another file: once more, from the start
+        if resumed:  # the part may have been of another file: try again from the start
             raise PassingError("the part of an earlier download does not fit the rest")
         raise WrongFileError(found)
 
@@ -122,11 +122,11 @@ class Download:
         return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes in place of {self.size}"
 
     def _blocks(self, url: str, start: int) -> Iterator[bytes]:
-        """Give the blocks of the file from byte `start` on. The part goes where the server cannot go on with it."""
+        """Give the blocks of the file from byte `start` on. Delete the part where the server cannot resume it."""
         if url.startswith("file:"):
             yield from _file_blocks(url_path(url), start)
             return
-        # Bytes as they are: a gzip on the way would be undone by some clients and counted by none.
+        # Without compression on the way, so that the bytes can be counted.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
         waits = (min(SILENCE, CONNECT), SILENCE)
         try:
@@ -135,8 +135,10 @@ class Download:
                     self.part.unlink()
                     raise PassingError("the server has less than the part")
                 if response.status_code not in (200, 206):
-                    passing = response.status_code in PASSING
-                    raise (PassingError if passing else NetworkError)(self._answered(response, url))
+                    state, detail = status_trouble(response, self.session.proxy_words(url))
+                    is_known = state in {State.BUSY, State.PROXY}
+                    what = f"{state} ({detail})" if is_known else f"HTTP {response.status_code}"
+                    raise (PassingError if response.status_code in PASSING else NetworkError)(what)
                 if response.headers.get("Content-Type", "").startswith("text/html"):
                     raise NetworkError("a web page came in place of the file: a login, or a notice of a proxy")
                 if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
@@ -147,11 +149,6 @@ class Download:
             state, detail = trouble(error, self.session, url)
             reason = f"{state}{f' ({detail})' if detail else ''}" if state is not State.OTHER else detail
             raise PassingError(reason) from error
-
-    def _answered(self, response: requests.Response, url: str) -> str:
-        """Return the reason that a status of trouble gives."""
-        state, detail = status_trouble(response, self.session.proxy_words(url))
-        return f"{state} ({detail})" if state in {State.BUSY, State.PROXY} else f"HTTP {response.status_code}"
 
 
 def _file_blocks(path: Path, start: int) -> Iterator[bytes]:
@@ -194,13 +191,18 @@ class _Fetcher:
                 self._fetch_locked(package, progress)
 
     def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
-        """Take the file from the first place that has it. An unknown size is asked for."""
+        """Take the file from the first place that has it. A size that is not known is asked for."""
         wrong: list[str] = []
         reasons: list[str] = []
         what = f"{package.name} {package.version}: {package.file}"
+        path, session = store_path(package, self.cache), self.session
         for one in self._candidates(package, reasons):
             try:
-                self._take(package, one, progress)
+                if one.sha256 and one.sha256 != package.sha256:
+                    raise WrongFileError(f"sha256:{one.sha256}")
+                size = package.size or one.size or remote_size(one.url, session, self.settings.timeout)
+                report = partial(progress, package)
+                Download(path, package.sha256, size, session, self.stop, report).fetch(one.url)
             except WrongFileError as error:
                 wrong.append(f"{one.place} has {error}")
             except NetworkError as error:
@@ -223,16 +225,9 @@ class _Fetcher:
             hint=f"{mirrors}{', or ' if mirrors else ''}put this file into a folder, and name that by WHEELHOUSE",
         )
 
-    def _take(self, package: LockedPackage, one: Listed, progress: Progress) -> None:
-        if one.sha256 and one.sha256 != package.sha256:
-            raise WrongFileError(f"sha256:{one.sha256}")
-        size = package.size or one.size or remote_size(one.url, self.session, self.settings.timeout)
-        path, session = store_path(package, self.cache), self.session
-        Download(path, package.sha256, size, session, self.stop, partial(progress, package)).fetch(one.url)
-
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
         """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
-        folders: list[str] = []  # the usual case is no reason to report where the file came from
+        folders: list[str] = []  # that a folder has no such file is usual, and not reported where a later place has it
         places = places_of(package.index, self.indexes, self.settings)
         for place in sorted(places, key=lambda place: place.folder is None):
             answer = ask(place, package.name, self.session, PAGE)
@@ -254,7 +249,7 @@ def fetch(
 ) -> dict[str, Path]:
     """Return {name: file} of every package, after downloading those that are not in the store, the largest first.
 
-    A line is printed for a file that comes from another place than the first.
+    A few threads download them. A line is printed for a file that comes from another place than the first.
     Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
     index has a file any more or none answers, `UnableError` when the store cannot be written; the message names the
     package, the file and every place that was asked. An interrupted run leaves `.part` files, which the next one
@@ -266,16 +261,12 @@ def fetch(
             f"the lock is incomplete: {', '.join(incomplete)}", hint="run `build.py lock` where that index is reached"
         )
     cache = downloads.cache
+    files = {package.name: store_path(package, cache) for package in packages}
     todo = deque(sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size))
-    if todo:
-        settings = downloads.settings()
-        fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event(), downloads.say)
-        _fetch_all(fetcher, todo, progress)
-    return {package.name: store_path(package, cache) for package in packages}
-
-
-def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress) -> None:
-    """Download all of `todo` in a few threads; the first error, or an interrupt, stops the rest."""
+    if not todo:
+        return files
+    settings = downloads.settings()
+    fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event(), downloads.say)
     one_at_a_time = threading.Lock()
 
     def show(package: LockedPackage, received: int) -> None:
@@ -290,12 +281,14 @@ def _fetch_all(fetcher: _Fetcher, todo: deque[LockedPackage], progress: Progress
                 return
             fetcher.fetch(package, show)
 
-    # An interrupt must not wait for a read from a silent server, so the threads are not an executor's.
+    # The first error, or an interrupt, stops the rest. An interrupt must not wait for a read from a silent server, so
+    # the threads are not an executor's.
     threads = [begin(work) for _ in range(min(WORKERS, len(todo)))]
     try:
         for thread in as_completed(threads):
             thread.result()
     except OSError as error:
-        raise unwritable(error, error.filename or fetcher.cache / "wheels") from error
+        raise unwritable(error, error.filename or cache / "wheels") from error
     finally:
         fetcher.stop.set()
+    return files
