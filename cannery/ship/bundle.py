@@ -115,6 +115,12 @@ def documents(
 ) -> tuple[tuple[str, bytes], ...]:
     """Return (member, content) of what comes after the layers, in order."""
     config_sum = hashlib.sha256(config).hexdigest()
+    found = [(blob(config_sum), config)]
+    if base is None:  # with this table of contents it is a Docker archive too
+        members = {layer.diff_id: layer.member for layer in layers}
+        in_order = [members[diff_id] for diff_id in image.layers]
+        contents = {"Config": blob(config_sum), "RepoTags": list(image.references), "Layers": in_order}
+        found.append(("manifest.json", _json([contents])))
     about = {
         "schema": SCHEMA,
         "cannery": __version__,
@@ -123,18 +129,7 @@ def documents(
         "config": {"member": blob(config_sum), "bytes": len(config), "sha256": config_sum},
         "layers": [asdict(layer) for layer in layers],
     }
-    return (
-        (blob(config_sum), config),
-        *((("manifest.json", _archive(image, blob(config_sum), layers)),) if base is None else ()),
-        (ABOUT, _json(about)),
-    )
-
-
-def _archive(image: Held, config: str, layers: Sequence[PackedLayer]) -> bytes:
-    """Return the table of contents that makes a complete bundle a Docker archive; `config` is its member."""
-    members = {layer.diff_id: layer.member for layer in layers}
-    layers_in_order = [members[diff_id] for diff_id in image.layers]
-    return _json([{"Config": config, "RepoTags": list(image.references), "Layers": layers_in_order}])
+    return (*found, (ABOUT, _json(about)))
 
 
 def _json(value: Any) -> bytes:  # noqa: ANN401 - JSON

@@ -24,7 +24,8 @@ from cannery.ship.bundle import LOADER, Held, PackedLayer, SideFile, blob, docum
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
 from cannery.store.io.packed import as_file, pack
-from cannery.store.io.store import Part as Blob
+from cannery.store.io.packed import read_blocks as stream_blocks
+from cannery.store.io.store import Part
 from cannery.util.addresses import digest_of
 from cannery.util.io.files import BY_OUTPUT, check_folder_of, is_of_files, sha256_bytes, unwritable, write_atomic
 
@@ -36,34 +37,10 @@ if TYPE_CHECKING:
     from cannery.store.io.store import Store
 
 
-BLOCK = 1 << 20
-
-
-class Part:
-    """`FILE.part` while it is written: counts and hashes what goes in. `folder` is where it is.
-
-    Set `image` to the image that the archive holds before the end.
-    """
+class Archive(Part):
+    """`FILE.part` while it is written. Set `image` to the image that it holds before the end."""
 
     image: Held
-
-    def __init__(self, stream: IO[bytes], folder: Path) -> None:
-        self.folder = folder
-        self._stream = stream
-        self._digest = hashlib.sha256()
-        self.bytes = 0
-
-    def write(self, data: bytes) -> int:
-        """Write."""
-        self._stream.write(data)
-        self._digest.update(data)
-        self.bytes += len(data)
-        return len(data)
-
-    @property
-    def sha256(self) -> str:
-        """Hex SHA-256 of what was written."""
-        return self._digest.hexdigest()
 
 
 def side_path(path: Path) -> Path:
@@ -90,8 +67,8 @@ def check_place(path: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path, base: Held | None = None) -> Iterator[Part]:
-    """Give the part that becomes `path` when the body ends, and write its side file then.
+def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
+    """Give the archive that becomes `path` when the block ends, and write its side file then.
 
     The old side file goes first. So whenever the run is killed, there is the old pair, or a file without a side file,
     or the new pair. Raises `UnableError` for a disk that takes no more, and `UsageError` while another run writes the
@@ -104,7 +81,7 @@ def whole_file(path: Path, base: Held | None = None) -> Iterator[Part]:
             _hold(stream, part)
             try:
                 stream.truncate(0)
-                found = Part(stream, path.parent)
+                found = Archive(stream)
                 yield found
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -113,7 +90,8 @@ def whole_file(path: Path, base: Held | None = None) -> Iterator[Part]:
             except BaseException:
                 part.unlink(missing_ok=True)
                 raise
-        side = SideFile("bundle", path.name, found.bytes, found.sha256, found.image, base)
+        blob = found.blob
+        side = SideFile("bundle", path.name, blob.size, blob.digest.partition(":")[2], found.image, base)
         write_atomic(side_path(path), side_text(side))
     except OSError as error:
         if isinstance(error, CanneryError) or not is_of_files(error):
@@ -135,8 +113,7 @@ def _hold(stream: IO[bytes], part: Path) -> None:
 def read_blocks(path: Path) -> Iterator[bytes]:
     """Give a file's content."""
     with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            yield block
+        yield from stream_blocks(stream)
 
 
 def read_side_of(path: Path) -> SideFile | None:
@@ -183,7 +160,7 @@ def check_members(path: Path) -> None:
 Packed: TypeAlias = "Iterator[tuple[PackedLayer, IO[bytes]]]"
 
 
-def write_bundle(part: Part, image: Held, base: Held | None, layers: Packed, config: Callable[[], bytes]) -> Held:
+def write_bundle(part: Archive, image: Held, base: Held | None, layers: Packed, config: Callable[[], bytes]) -> Held:
     """Write the bundle of `image`: `layers` that `base` does not have, as `saved_layers` or `stored_layers` gives them.
 
     `config` returns the image's configuration once the layers are written. Return the image as the bundle names it: by
@@ -214,7 +191,7 @@ def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str
     try:
         for diff_id, content, _size in load_bundle.layers_of(as_file(blocks), wanted, small, str(folder)):
             with tempfile.TemporaryFile(dir=folder) as file:
-                packed = Blob(file)
+                packed = Part(file)
                 if pack(content, packed).diff_id != diff_id:
                     raise ValueError(f"layer {diff_id} came with another content")
                 file.seek(0)
