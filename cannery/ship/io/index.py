@@ -83,19 +83,18 @@ def read_registry(
                 continue
             if others := sum(not OWN.fullmatch(tag) for tag in tags):
                 say(f"note: {name}: {others} tags of other kinds left out")
-            for tag in filter(TAG.fullmatch, tags):
+            # A moving tag has no plan: the full tag of its image is listed too.
+            for tag in (tag for tag in tags if (match := TAG.fullmatch(tag)) and match["plan"]):
                 try:
-                    yield from _read(repository, name, tag)
+                    yield _read(repository, name, tag)
                 except (MalformedError, AbsentError) as error:
                     say(f"note: {name}:{tag} is left out: {error}")
                 except (ValidationError, PydanticSerializationError):
                     say(f"note: {name}:{tag} is left out: its manifest has a value that cannot be")
 
 
-def _read(repository: Repository, name: str, tag: str) -> Iterator[Indexed]:
+def _read(repository: Repository, name: str, tag: str) -> Indexed:
     parsed = parse_tag(tag)
-    if not parsed.plan:  # a moving tag: the full one of its image is there too
-        return
     there = repository.published(tag)
     layers = {one.arch: repository.manifest(one.manifest).layers for one in there.entries}
     if not layers or not all(layers.values()):
@@ -111,7 +110,7 @@ def _read(repository: Repository, name: str, tag: str) -> Iterator[Indexed]:
         packages=packages,
     )
     found.model_dump_json()  # fails for half of a UTF-16 pair, which no file takes
-    yield found
+    return found
 
 
 def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
@@ -120,7 +119,12 @@ def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
     A source without a version has its commit. Raises `MalformedError` for the layer of another image.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(_unpacked(layer)), mode="r:") as tar:
+        if layer.startswith(GZIP):
+            with gzip.open(io.BytesIO(layer)) as stream:
+                layer = stream.read(MAX_TAR + 1)
+            if len(layer) > MAX_TAR:
+                raise MalformedError(f"its last layer unpacks to more than {MAX_TAR >> 20} MiB")
+        with tarfile.open(fileobj=io.BytesIO(layer), mode="r:") as tar:
             for member in tar:
                 check_size(member)
             file = tar.extractfile(MANIFEST_PATH.lstrip("/"))
@@ -130,13 +134,3 @@ def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
         return value["base"]["kind"], dict(sorted(found.items()))
     except ODD as error:
         raise MalformedError(f"its last layer has no manifest of Cannery's ({type(error).__name__})") from error
-
-
-def _unpacked(layer: bytes) -> bytes:
-    if not layer.startswith(GZIP):
-        return layer
-    with gzip.open(io.BytesIO(layer)) as stream:
-        found = stream.read(MAX_TAR + 1)
-    if len(found) > MAX_TAR:
-        raise MalformedError(f"its last layer unpacks to more than {MAX_TAR >> 20} MiB")
-    return found

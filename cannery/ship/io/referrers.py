@@ -1,8 +1,8 @@
-"""Attach documents to an image in a registry, read them back without the image, and sign both by cosign.
+"""Attach documents to an image in a registry, read them back without the image, and sign both with cosign.
 
-A registry that knows referrers answers so to a manifest with a subject; in any other they are listed under a tag
-(OCI distribution specification 1.1, "Pushing Manifests with Subject", "Unavailable Referrers API"). cosign has the keys
-and the crypto (docs of cosign 2 and 3: `cosign sign`, `cosign attest`).
+A registry with the referrers API lists the documents itself. In any other registry, a tag lists them (OCI distribution
+specification 1.1, "Pushing Manifests with Subject", "Unavailable Referrers API"). cosign keeps the keys and makes the
+signatures (docs of cosign 2 and 3: `cosign sign`, `cosign attest`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.engine.io.blobs import BULK, put_blob
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import (
-    AbsentError,
-    DeniedError,
-    MalformedError,
-    PassingError,
-    RefusedError,
-)
+from cannery.engine.oci import AbsentError, DeniedError, MalformedError, PassingError, RefusedError
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.ship.io.registry import refusals
 from cannery.ship.published import (
@@ -76,16 +70,13 @@ def attach(reference: str, access: Access, subject: Mapping[str, Any], documents
             found.append(str(descriptor["digest"]))
             if "OCI-Subject" not in reply.headers:
                 listed.append(descriptor)
-        if listed:
-            _list_under_tag(repository, subject["digest"], listed)
+        if listed:  # the registry has no such API: a tag lists them
+            before = _tagged(repository, subject["digest"])
+            known = {one["digest"] for one in before}
+            if missing := [one for one in listed if one["digest"] not in known]:
+                tag = fallback_tag(subject["digest"])
+                repository.put_manifest(tag, INDEX_TYPE, index_of([*before, *missing]))
     return found
-
-
-def _list_under_tag(repository: Repository, digest: str, new: Sequence[dict[str, Any]]) -> None:
-    before = _tagged(repository, digest)
-    known = {one["digest"] for one in before}
-    if missing := [one for one in new if one["digest"] not in known]:
-        repository.put_manifest(fallback_tag(digest), INDEX_TYPE, index_of([*before, *missing]))
 
 
 def _tagged(repository: Repository, digest: str) -> list[dict[str, Any]]:
@@ -110,9 +101,8 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
 
     `arch` chooses an image of an index. The image itself is not fetched. Raises `NetworkError`.
     """
-    with _repository(
-        reference, access, "see that the reference is right, and that its registry can be reached"
-    ) as found:
+    hint = "see that the reference is right, and that its registry can be reached"
+    with _repository(reference, access, hint) as found:
         place = found.reference
         there = found.published(place.wanted, place.digest or "", arch)
         entry = there.needed(arch)
@@ -150,9 +140,9 @@ class Signer:
 
 
 def find_signer(text: str, env: Mapping[str, str]) -> Signer:
-    """Return what signs as --sign asks: a key as cosign takes it, or `keyless`, and more options of cosign behind it.
+    """Return the signer for the value of --sign: a key as cosign takes it, or `keyless`, then more options of cosign.
 
-    Raises `UnableError` where cosign is missing, `UsageError` for words that name no key.
+    Raises `UnableError` where cosign is missing, `UsageError` for a value that cannot be split into words.
     """
     try:
         key, *more = shlex.split(text)
@@ -162,7 +152,7 @@ def find_signer(text: str, env: Mapping[str, str]) -> Signer:
     program = shutil.which(PROGRAM, path=env.get("PATH"))
     if program is None:
         hint = "install it from your distribution or from sigstore's releases, or leave --sign out"
-        raise UnableError("--sign: the program cosign is not on PATH, which makes signatures", hint=hint)
+        raise UnableError("--sign needs the program cosign, and it is not on PATH", hint=hint)
     return Signer(program, env, (*(() if key == KEYLESS else ("--key", key)), *more))
 
 
@@ -181,7 +171,7 @@ def attest(signer: Signer, image: str, documents: Sequence[Document]) -> None:
 
 
 def _run(signer: Signer, verb: str, images: Sequence[str], *words: str) -> None:
-    # It may ask for a password, and prints what it does: the terminal is its own, and standard output stays data.
+    # It may ask for a password, so it has the terminal. What it prints goes to standard error: our output is data.
     command = (signer.program, verb, "--yes", *signer.options, *words, *images)
     code = subprocess.run(command, env=dict(signer.env), stdout=2, check=False).returncode
     if code:
