@@ -1,4 +1,4 @@
-"""What container registries answer (OCI distribution and image specification), read into small values. Pure."""
+"""Read the responses of container registries (OCI distribution and image specification) into small values. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ if TYPE_CHECKING:
 
 
 # An index has one manifest for each platform. Docker's own media types and OCI's.
-ACCEPT = ", ".join(
-    (
-        "application/vnd.oci.image.index.v1+json",
-        "application/vnd.docker.distribution.manifest.list.v2+json",
-        "application/vnd.oci.image.manifest.v1+json",
-        "application/vnd.docker.distribution.manifest.v2+json",
-    )
+ACCEPT = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
 
 
 class RefusedError(Exception):
-    """Why a registry gives no image. The text is for the user and has no secrets."""
+    """A registry gives no image. The text is the reason, for the user, without secrets."""
 
 
 class AbsentError(RefusedError):
-    """The registry answers, and has no such image."""
+    """The registry does not have the image."""
 
 
 class DeniedError(RefusedError):
@@ -38,7 +34,7 @@ class DeniedError(RefusedError):
 
 
 class PassingError(RefusedError):
-    """Trouble that may pass: a lost connection, a time-out, a busy server."""
+    """A failure that may be temporary: a lost connection, a time-out, a busy server."""
 
 
 class OtherArchError(RefusedError):
@@ -46,10 +42,10 @@ class OtherArchError(RefusedError):
 
 
 class MalformedError(RefusedError):
-    """An answer that is not what the specification demands."""
+    """A response that breaks the specification."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"what answers there is no registry: {what}")
+        super().__init__(f"the server there is not a registry: {what}")
 
 
 @dataclass(frozen=True)
@@ -71,9 +67,9 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class Entry:
-    """One image under a tag: architecture, digest of its manifest, descriptor, digest of its configuration.
+    """One image under a tag: architecture, digest of its manifest, digest of its configuration, descriptor.
 
-    `arch` is "" for a manifest that is under the tag by itself, and `config` is "" until the manifest was read.
+    `arch` is "" if the tag has one manifest and no index. `config` is "" until the manifest was read.
     """
 
     arch: str
@@ -84,7 +80,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Published:
-    """What is under a tag: digest, media type and text of the index or manifest, and its images for Linux."""
+    """The content of a tag: digest, media type and text of its index or manifest, and its images for Linux."""
 
     digest: str
     media_type: str
@@ -103,16 +99,16 @@ class Published:
         return found
 
     def has_image(self, arch: str, ids: Container[str]) -> bool:
-        """Whether the image for `arch` is the one that an engine knows by one of `ids`.
+        """Whether the image for `arch` has one of `ids` as its id.
 
-        An engine with containerd's store knows an image that it pulled or built as an index by the index's digest.
+        The id may be the digest of the index: so does an engine with containerd's store identify such images.
         """
         entry = self.entry(arch)
         return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
 
 
 def refuse_missing(has: Sequence[str], wanted: Sequence[Arch]) -> None:
-    """Raise `OtherArchError` where an image that exists for the architectures `has` is missing for one of `wanted`."""
+    """Raise `OtherArchError` if one of the architectures `wanted` is not among `has`."""
     missing = [arch for arch in wanted if arch not in has]
     if missing:
         raise _other_arch(has, missing)
@@ -123,9 +119,9 @@ def _other_arch(has: Sequence[str], missing: Sequence[str]) -> OtherArchError:
 
 
 def read_published(digest: str, media_type: str, body: bytes) -> Published:
-    """Read an index or a manifest, by its shape: registries differ in the media types that they name.
+    """Read an index or a manifest. Its shape decides which, since registries differ in their media types.
 
-    Of several variants of an architecture the first counts, as for engines. Raises `MalformedError`.
+    Of several variants of an architecture the first is taken, as engines do. Raises `MalformedError`.
     """
     value = _table(body, "manifest")
     media_type = media_type or str(value.get("mediaType") or "")
@@ -169,21 +165,16 @@ def read_config(body: bytes) -> ImageConfig:
 
 
 def image_config(architecture: str, config: object) -> ImageConfig:
-    """Return the configuration from its `config` table, which `docker inspect` has too; null means empty."""
+    """Return the configuration from its table `config`, which `docker inspect` shows too; null means empty."""
     table = config if isinstance(config, dict) else {}
-    env = table.get("Env")
+    env, labels = table.get("Env"), table.get("Labels")
     pairs = [line.partition("=") for line in env if isinstance(line, str)] if isinstance(env, list) else []
-    labels = table.get("Labels")
-    texts = labels if isinstance(labels, dict) else {}
-    return ImageConfig(
-        architecture,
-        {name: value for name, _equals, value in pairs},
-        {str(name): str(value) for name, value in texts.items()},
-    )
+    texts = {str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
+    return ImageConfig(architecture, {name: value for name, _, value in pairs}, texts)
 
 
 def read_token(body: bytes) -> str:
-    """Return the token of a token service's answer. Raises `MalformedError`."""
+    """Return the token in the response of a token service. Raises `MalformedError`."""
     value = _table(body, "token")
     token = value.get("token") or value.get("access_token")
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
@@ -215,7 +206,7 @@ def _digest(value: object, what: str) -> str:
 
 @dataclass(frozen=True)
 class EngineImage:
-    """An image as the engine knows it; `layers` are diff ids, lowest first; `digests` its `RepoDigests`."""
+    """An image as an engine shows it. `layers` are DiffIDs, lowest first; `digests` are its `RepoDigests`."""
 
     id: str
     arch: str

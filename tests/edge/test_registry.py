@@ -149,7 +149,7 @@ def test_a_redirect_is_followed_and_takes_no_token_along(stub: StubRegistry) -> 
 
 def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
     stub.moved = f"http://{stub.host}"
-    assert refusal(stub) == "what answers there is no registry (TooManyRedirects)"
+    assert refusal(stub) == "the server there is not a registry (TooManyRedirects)"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
         (429, "it limits the rate of requests (HTTP 429; wait a while and try again)"),
         (503, "server error (HTTP 503)"),
         (507, "server error (HTTP 507: its disk is full)"),
-        (418, "what answers there is no registry (HTTP 418)"),
+        (418, "the server there is not a registry (HTTP 418)"),
     ],
 )
 def test_statuses(stub: StubRegistry, status: int, words: str) -> None:
@@ -193,7 +193,7 @@ def test_a_token_service_that_refuses(stub: StubRegistry) -> None:
 def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
     stub.add()
     stub.body = body
-    assert refusal(stub) == f"what answers there is no registry: {words}"
+    assert refusal(stub) == f"the server there is not a registry: {words}"
 
 
 def test_a_manifest_with_another_digest_than_its_header(stub: StubRegistry) -> None:

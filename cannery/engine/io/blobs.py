@@ -1,4 +1,4 @@
-"""Blobs of a repository, up and down in streams (OCI distribution specification, "Pulling blobs", "Pushing blobs")."""
+"""Send and fetch blobs as streams (OCI distribution specification, "Pulling blobs", "Pushing blobs")."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def has_blob(repository: Repository, digest: str) -> bool:
 
 
 def begin_upload(repository: Repository, digest: str, sources: Iterable[str]) -> str:
-    """Return where a blob is to be sent; "" where the registry has mounted it from one of the repositories `sources`.
+    """Return the URL to send a blob to; "" if the registry has mounted it from one of the repositories `sources`.
 
-    Only an answer of 201 means that it is mounted. Who may not read there, or does not know such requests, is asked
-    without. Raises `RefusedError`.
+    Only status 201 means that it is mounted. If the registry refuses all mounts, a plain upload begins. Raises
+    `RefusedError`.
     """
     for source in sources:
         query = urlencode({"mount": digest, "from": source})
@@ -52,10 +52,10 @@ def begin_upload(repository: Repository, digest: str, sources: Iterable[str]) ->
 
 
 def send_blob(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
-    """Send a file to the place that `begin_upload` gave; `moved` gets the bytes so far.
+    """Send a file to the URL that `begin_upload` returned; `moved` gets the bytes sent so far.
 
-    After a lost connection it goes on where the registry has got to, as long as that gets further. Raises
-    `RefusedError`; `PassingError` where the upload has to begin again.
+    A lost connection is retried from the last byte that the registry has. The retries start anew whenever that byte
+    has moved on. Raises `RefusedError`; `PassingError` if the upload has to begin again.
     """
     size, start, waits = path.stat().st_size, 0, list(repository.waits)
     while True:
@@ -76,12 +76,12 @@ def send_blob(repository: Repository, location: str, digest: str, path: Path, mo
             start = there
     try:
         repository.call("PUT", _ending(_location(reply), digest), _BYTES, b"")
-    except AbsentError as error:  # also where an earlier try has ended it, and its answer was lost
+    except AbsentError as error:  # or an earlier try has ended it, and the response was lost
         raise PassingError("the registry does not know the upload any more") from error
 
 
 def put_blob(repository: Repository, data: bytes) -> None:
-    """Bring a small blob into a repository that may have it already. Raises `RefusedError`."""
+    """Send a small blob, unless the repository has it. Raises `RefusedError`."""
     digest = digest_of(data)
     if not has_blob(repository, digest):
         repository.call("PUT", _ending(begin_upload(repository, digest, ()), digest), _BYTES, data)
@@ -93,7 +93,7 @@ def _ending(location: str, digest: str) -> str:
 
 
 def _resumed(repository: Repository, location: str, error: PassingError) -> tuple[str, int]:
-    """Return where an upload goes on, and from which byte. Raises `error` where the registry does not know it."""
+    """Return the URL and the byte at which an upload continues. Raises `error` if the registry has lost it."""
     try:
         reply = repository.call("GET", location, {})
     except PassingError:
@@ -101,12 +101,12 @@ def _resumed(repository: Repository, location: str, error: PassingError) -> tupl
     except RefusedError:
         raise error from None
     last = reply.headers.get("Range", "").rpartition("-")[2]
-    # `0-0` is what registries answer for nothing at all.
+    # Registries answer `0-0` when they have no byte.
     return _location(reply, location), int(last) + 1 if last.isdecimal() and last != "0" else 0
 
 
 def _location(reply: Reply, known: str = "") -> str:
-    """Return the URL that an answer names, with the scheme of this connection on the same host: a proxy may add TLS."""
+    """Return the Location of a response. On the same host it keeps our scheme: a proxy in between may add TLS."""
     named = reply.headers.get("Location", known)
     if not named:
         raise MalformedError("it names no place to send a layer to")
@@ -115,7 +115,7 @@ def _location(reply: Reply, known: str = "") -> str:
 
 
 class _Body(io.FileIO):
-    """A file from some byte on, that reports how far it was read."""
+    """A file from a byte on that reports the position after each read."""
 
     def __init__(self, path: Path, start: int, moved: Callable[[int], None]) -> None:
         super().__init__(path)
@@ -133,9 +133,9 @@ class _Body(io.FileIO):
 
 
 def fetch_blob(repository: Repository, digest: str, size: int, part: Path, moved: Callable[[int], None]) -> None:
-    """Append what is missing of a blob to the file `part`, which an earlier try may have begun; its sum is not checked.
+    """Fetch a blob into the file `part`, or the rest of it if an earlier try has begun. The caller checks the digest.
 
-    Raises `RefusedError`, and `OSError` where the file cannot be written.
+    Raises `RefusedError`, and `OSError` if the file cannot be written.
     """
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab") as stream:
@@ -143,7 +143,7 @@ def fetch_blob(repository: Repository, digest: str, size: int, part: Path, moved
             stream.truncate(0)
         have = stream.tell()
         for block in repository.blob(digest, have) if have < size else ():
-            if block is None:  # the registry begins with the first byte again
+            if block is None:  # the registry sends it from the first byte
                 stream.truncate(0)
                 have = 0
                 continue

@@ -1,7 +1,6 @@
-"""`docker push`, `pull`, `load` and `save`: how an image gets to an engine, and away from it.
+"""Move images to and from an engine with `docker push`, `pull`, `load` and `save`.
 
-Docker's own command has the logins and reports how each layer gets on. What it writes to its standard error is the
-engine's message.
+Docker's command has the logins and prints the progress of each layer. The engine's message is on its standard error.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ if TYPE_CHECKING:
     from cannery.engine.io.find import Engine
     from cannery.engine.io.transfer_view import TransferView
 
-# Bytes that are read at once; memory stays at a few of these, whatever an image's size.
+# Bytes of one read. Memory use is a few of these, whatever the size of an image.
 BLOCK = 1 << 20
-# Seconds in which a docker command that has failed ends, after its output has.
+# Seconds that a docker command which has failed may take to end after its output has ended.
 ENDS = 1.0
-# The first API with which an engine that stores images by containerd takes a platform: to push, to save.
+# The first versions of the API in which `push` and `save` take a platform, on an engine with containerd's store.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
-# A line of a layer, and its words where it moves no more.
+# A line about a layer, and how that line begins once the layer is done.
 _LAYER = re.compile(r"([0-9a-f]{12}): (\S.*)")
 _DONE = ("Pushed", "Layer already exists", "Mounted from", "Pull complete", "Already exists")
 _LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
 
 
 class EngineError(Exception):
-    """What an engine reported, and which kind of trouble it is."""
+    """A failure that an engine reported: its message, and which kind of failure it is."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -84,7 +83,7 @@ def save(
 
 
 def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
-    """Yield blocks, and show how many bytes have gone through."""
+    """Pass blocks on, and show how many bytes have passed."""
     count = 0
     for block in blocks:
         yield block
@@ -93,10 +92,10 @@ def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
 
 
 def _platform(engine: Engine, env: Mapping[str, str], arch: str, since: tuple[int, int]) -> tuple[str, ...]:
-    """Return the option that names the platform, none where the engine's store has one platform a name.
+    """Return the option that names the platform; nothing for a classic store, where a name has one platform.
 
-    With containerd's store one name holds several platforms. An engine or a command that is too old for the option
-    (Docker 25 to 27) takes the one that its own platform finds first; the caller checks what it got.
+    In containerd's store, a name can have several platforms. An engine or command that is too old for the option
+    (Docker 25 to 27) chooses a platform itself; the caller checks the result.
     """
     if engine.is_classic:
         return ()
@@ -125,7 +124,7 @@ def _docker(
             try:
                 yield process
             except BaseException as error:
-                # What the block got may be cut off because docker failed: its reason is then the one to report.
+                # If docker failed, the block may have failed because of that: report docker's reason.
                 with suppress(subprocess.TimeoutExpired):
                     if isinstance(error, Exception) and process.wait(ENDS):
                         raise _failure(process, errors) from error
@@ -154,7 +153,7 @@ OCI_REFUSED = (
     "the registry may take no OCI manifests: build the image again (`build.py image`), which makes Docker's, then push"
 )
 _AGAIN = "the same command goes on from here"
-# What a user reads before and after the engine's message.
+# The words before the engine's message, and the hint after it.
 _REGISTRY: dict[Trouble, tuple[str, str]] = {
     Trouble.DENIED: (
         "the registry refuses access: ",
@@ -170,11 +169,11 @@ _REGISTRY: dict[Trouble, tuple[str, str]] = {
 
 
 def registry_error(error: EngineError, what: str, where: str, redact: Callable[[str], str]) -> CanneryError:
-    """Return the user's error for a push or pull that failed: `what` it was, on `where`."""
+    """Return the user's error for a failed push or pull; `what` is which of them, `where` the reference."""
     message = redact(error.message)
     if error.trouble is Trouble.SPACE:
         return UnableError(f"{what}: no room: {message}", where=where, hint="free some disk, then the same again")
-    # The tag was read before the pull: what is missing now is a part of its image.
+    # The tag was there before the pull, so a part of its image is missing.
     trouble = Trouble.DAMAGED if what == "pull" and error.trouble is Trouble.ABSENT else error.trouble
     words, hint = _REGISTRY.get(trouble, ("", _AGAIN)) if trouble else ("", _AGAIN)
     low = message.lower()
@@ -186,7 +185,7 @@ def registry_error(error: EngineError, what: str, where: str, redact: Callable[[
 
 
 def load_error(error: EngineError, where: str, redact: Callable[[str], str]) -> CanneryError:
-    """Return the user's error for an archive that an engine does not take."""
+    """Return the user's error for an archive that an engine refuses."""
     message = redact(error.message)
     if error.trouble is Trouble.SPACE:
         return UnableError(f"load: no room: {message}", where=where, hint="free some disk, then the same again")

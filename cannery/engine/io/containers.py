@@ -1,7 +1,7 @@
-"""Containers that a command starts: each has a label with its owner, so that those of killed runs are removed.
+"""Label the containers that a command starts with their owner, so that those of killed runs can be removed.
 
-The daemon goes on with a container when its client is gone: one of verify runs to its end and may keep NPUs meanwhile,
-and one that was created and never started stays.
+A container outlives its client: a verify container runs to its end and may hold NPUs, and a container that was created
+and never started stays.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PROC = Path("/proc")
 
 
 def owner(proc: Path = PROC) -> str:
-    """Return what identifies this process: boot, pid namespace, pid, start; "" without /proc."""
+    """Return an identifier of this process: boot, pid namespace, pid, start time; "" without /proc."""
     pid = os.getpid()
     place, start = _place(proc), _start(proc, pid)
     return f"{place} {pid} {start}" if place and start else ""
 
 
 def is_gone(text: str, proc: Path = PROC) -> bool:
-    """Whether that owner has ended. False for one of another host, container or boot: nothing is known of it."""
+    """Whether that owner has ended. False for another host, container or boot, where this host cannot know."""
     words = text.split(" ")
     if len(words) != 4 or not words[2].isdecimal():
         return False
@@ -35,20 +35,17 @@ def is_gone(text: str, proc: Path = PROC) -> bool:
 
 
 def own_name(what: str) -> str:
-    """Return a name for a container of this process that does `what`.
-
-    It is not made of the pid, which is the same each time in a container.
-    """
+    """Return a new name for a container that does `what`. A pid would not do: in a container it is always the same."""
     return f"cannery-{what}-{secrets.token_hex(6)}"
 
 
 def label_words() -> tuple[str, str]:
-    """Return the label of a container that this process creates, as options of `docker run` and `docker create`."""
+    """Return the options of `docker run` and `docker create` that label a container of this process."""
     return "--label", f"{LABEL}={owner()}"
 
 
 def remove_orphans(client: docker.DockerClient) -> None:
-    """Remove the containers of killed runs on this host; other calls report an engine that does not answer."""
+    """Remove the containers of killed runs on this host. An engine that does not answer is ignored here."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
 

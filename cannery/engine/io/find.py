@@ -1,16 +1,17 @@
-"""The Docker engine that the user's settings reach.
+"""Find the Docker engine of the user's settings.
 
-`find_engine` decides once; everything after works with the frozen `Engine` it gives. Docker's own command resolves
-DOCKER_HOST, contexts, TLS and ssh, and reports what answers there; images, settings and the current builder of an
-engine are never changed.
+`find_engine` looks once and returns a frozen `Engine`, which everything else uses. Docker's own command resolves
+DOCKER_HOST, contexts, TLS and ssh. Nothing here changes an engine's images, settings or current builder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,9 @@ MIN_DOCKER = (23,)  # the first whose BuildKit knows COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
 INSTALL = "install Docker Engine 23 or newer with its buildx plugin (0.13 or newer)"
 WITHOUT = f"{INSTALL}; in a checkout, `make engine-start` starts one without installing it"
-# Seconds for the engine to answer: over ssh, or in the middle of a build, it takes some.
+# Seconds for the engine to answer; over ssh, or during a build, it needs some.
 ANSWERS = 15.0
-# Docker's words where nothing listens, by its version.
+# How Docker's message begins if nothing listens, in its several versions.
 _NOBODY = ("cannot connect to the docker daemon", "failed to connect to the docker api")
 # Security options of `docker info`.
 _USER_MAPS = {"name=rootless": "rootless", "name=userns": "userns-remap"}
@@ -44,12 +45,13 @@ class NoEngineError(UnableError):
 class Engine:
     """A reachable engine with BuildKit and buildx.
 
-    `host` is its DOCKER_HOST, `docker` the client's program, `builder` buildx's name for the engine's own builder,
-    `arch` as Docker names it (amd64), `data_root` a folder of this host, or None when the engine stores elsewhere,
-    `cert_path` the folder of ca.pem, cert.pem and key.pem for TLS. `user_map` is "rootless" or "userns-remap" where
-    users of its containers are not those of the host, else "". `runtimes` are those that it knows, `plain` the
-    registries that it may ask without TLS. With `is_classic` it has its own image store, not containerd's: that one
-    loads archives without layers that it has.
+    - `host` is its DOCKER_HOST, `docker` the client's program, `builder` buildx's name for the engine's own builder.
+    - `arch` is its architecture as Docker names it (amd64).
+    - `data_root` is its folder on this host, None if it stores elsewhere.
+    - `cert_path` is the folder with ca.pem, cert.pem and key.pem for TLS.
+    - `user_map` is "rootless" or "userns-remap" if users in containers are not the host's users, else "".
+    - `runtimes` are the container runtimes that it knows, `plain` the registries that it asks without TLS.
+    - `is_classic`: it has Docker's classic image store, which loads an archive without the layers that it has.
     """
 
     host: str
@@ -66,9 +68,9 @@ class Engine:
     is_classic: bool = True
 
     def foreign(self, arch: str) -> str | None:
-        """Return the platform of an image for `arch`, as docker writes it, where it is not the engine's own.
+        """Return the platform of an image for `arch` as docker writes it; None for the engine's own architecture.
 
-        Without it an engine with containerd's store looks for its own platform in an index, and asks a registry for it.
+        Without the platform, an engine with containerd's store looks for an image of its own.
         """
         return None if arch == self.arch else f"linux/{arch}"
 
@@ -79,15 +81,15 @@ class Engine:
     def buildx_command(self, *args: str, builder: str = "") -> tuple[str, ...]:
         """Return a command line of buildx, to be run in the user's environment.
 
-        `builder` is the user's BUILDER. Without it the engine's own one is named, because the user's *current* builder
-        may be another that leaves no image in the engine.
+        `builder` is the user's BUILDER; "" names the engine's own one. The user's *current* builder may be another,
+        which would leave no image in the engine.
         """
         return (str(self.docker), "buildx", "--builder", builder or self.builder, *args)
 
 
 @dataclass(frozen=True)
 class _Endpoint:
-    """Where docker's commands go. `origin` is what the user set, for messages, "" for the default socket."""
+    """Where docker's commands go. `origin` is the user's setting, for messages; "" for the default socket."""
 
     host: str
     origin: str = ""
@@ -98,8 +100,8 @@ class _Endpoint:
 def find_engine(env: Mapping[str, str]) -> Engine:
     """Return the engine that DOCKER_HOST, the docker context or the default socket reaches.
 
-    Raises `NoEngineError` where no setting names an engine and none listens, `UnableError` where a named one does not
-    answer (another is never used silently) and where one has no BuildKit or buildx.
+    Raises `NoEngineError` if no setting names an engine and none listens. Raises `UnableError` if the named engine does
+    not answer (no other one is used instead), or if it has no BuildKit or buildx.
     """
     found = shutil.which("docker", path=env.get("PATH", os.defpath))
     if found is None:
@@ -141,10 +143,10 @@ def docker_config(env: Mapping[str, str]) -> Path:
 
 
 def docker_client(engine: Engine) -> docker.DockerClient:
-    """A docker SDK client of `engine`, without time limit: exports and pushes take minutes.
+    """Return a client of the docker SDK for `engine`, without a time limit: exports and pushes take minutes.
 
-    Raises `UsageError` for settings of docker's (config.json) that the SDK cannot read, `UnableError` where docker's
-    command reaches the engine and the SDK does not: without a certificate, or once the engine is gone.
+    Raises `UsageError` if the SDK cannot read docker's config.json. Raises `UnableError` if docker's command reaches
+    the engine and the SDK does not: a certificate is missing, or the engine has ended.
     """
     import docker  # noqa: PLC0415 - 0.2 s that most commands need not spend
     from docker.errors import DockerException, InvalidConfigFile  # noqa: PLC0415
@@ -175,34 +177,29 @@ def docker_client(engine: Engine) -> docker.DockerClient:
 
 
 def lost_connection(error: Exception) -> UnableError:
-    """Return the user's error for one of the SDK that is no answer of the engine."""
+    """Return the user's error for an error of the SDK that is no response of the engine."""
     what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
     return UnableError(what, hint="see that it runs (`docker info`), then run the same command again")
 
 
 def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:
-    """Raise `UnableError` where buildx has no builder of that name: before anything is fetched for it."""
+    """Raise `UnableError` if buildx has no builder of that name, before anything is fetched for it."""
     done = run(engine.buildx_command("inspect", name), env=env, timeout=30, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
         what = f"buildx has no builder {name!r}: {lines[-1] if lines else 'no reason given'}"
-        raise UnableError(
-            what, where="BUILDER", hint="`docker buildx ls` lists them; leave BUILDER out for the engine's"
-        )
+        hint = "`docker buildx ls` lists the builders; without BUILDER the engine's own one is used"
+        raise UnableError(what, where="BUILDER", hint=hint)
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Leading numbers of a version: `26.1.5+dfsg1` → (26, 1, 5)."""
-    found = []
-    for part in version.lstrip("v").replace("+", ".").replace("-", ".").split("."):
-        if not part.isdigit():
-            break
-        found.append(int(part))
-    return tuple(found)
+    """Return the leading numbers of a version: `26.1.5+dfsg1` → (26, 1, 5)."""
+    found = takewhile(str.isdecimal, re.split(r"[.+-]", version.lstrip("v")))
+    return tuple(map(int, found))
 
 
 def _without_client(env: Mapping[str, str]) -> UnableError:
-    """Return the error of a host without docker's command, whether an engine runs or not."""
+    """Return the error for a host that has no docker command, whether an engine runs or not."""
     named = next((f"{name}={env[name]}" for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if env.get(name)), "")
     if not named and not Path(DEFAULT_SOCKET).exists():
         return NoEngineError("no Docker engine is running", hint=WITHOUT)
@@ -211,7 +208,7 @@ def _without_client(env: Mapping[str, str]) -> UnableError:
 
 
 def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return what `docker info` shows, and "" or why no engine answers."""
+    """Return what `docker info` shows, and the reason if no engine answers."""
     try:
         done = run((client, "info", "--format", "{{json .}}"), env=env, timeout=ANSWERS, check=False)
     except CommandError:
@@ -228,7 +225,7 @@ def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
 
 
 def _current_context(env: Mapping[str, str]) -> str:
-    """Return the context that docker's settings name, "" without one: docker may not be able to report it."""
+    """Return the context in docker's settings, "" without one. Used if docker itself cannot report it."""
     try:
         return str(json.loads((docker_config(env) / "config.json").read_text("utf-8")).get("currentContext") or "")
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -266,12 +263,11 @@ def _unreachable(endpoint: _Endpoint, reason: str) -> UnableError:
 
 def _require_buildkit(info: Mapping[str, Any], endpoint: _Endpoint) -> None:
     where, version = endpoint.origin or endpoint.host, str(info.get("ServerVersion", ""))
-    # `podman info` has another shape; the API that Podman has for docker's command names its own folder.
+    # `podman info` has another shape. Podman's API for docker's command shows a folder of Podman's.
     if "host" in info or str(info.get("DockerRootDir")).endswith("containers/storage"):
-        raise UnableError(
-            f"Podman {version} answers there; it has no BuildKit".replace("  ", " "), where=where, hint=INSTALL
-        )
-    known = numbers(version)  # none of "dev", which is what Docker's own builds between releases report
+        what = " ".join(f"Podman {version} answers there; it has no BuildKit".split())
+        raise UnableError(what, where=where, hint=INSTALL)
+    known = numbers(version)  # () for "dev", which Docker's builds between releases report
     if known and known < MIN_DOCKER:
         what = f"Docker {version} is too old: its BuildKit does not know COPY --link"
         raise UnableError(what, where=where, hint=INSTALL)
@@ -289,6 +285,5 @@ def _require_buildx(client: Path, endpoint: _Endpoint, env: Mapping[str, str]) -
     version = words[1] if len(words) > 1 else ""
     if numbers(version)[:2] < MIN_BUILDX:
         wanted = ".".join(map(str, MIN_BUILDX))
-        raise UnableError(
-            f"buildx {version or 'of unknown version'} is older than {wanted}", hint="update docker-buildx"
-        )
+        what = f"buildx {version or 'of unknown version'} is older than {wanted}"
+        raise UnableError(what, hint="update docker-buildx")

@@ -1,7 +1,7 @@
 """A client of container registries (OCI distribution API): login, manifests, configurations, tags.
 
-It reaches them as the host's pip reaches its indexes (proxy, CA bundle, trusted hosts), and trusts the certificates
-that docker trusts too. Credentials are docker's; those of pip's settings and netrc are for other servers.
+It uses pip's proxy, CA bundle and trusted hosts, and also trusts docker's certificates. Credentials come from docker's
+settings alone: those of pip and netrc are for other servers.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Login:
-    """Docker's entry for a registry ({}: none), and why a file or helper that should have it cannot be read.
+    """Docker's entry for a registry, {} without one, and the reason if docker's file or helper cannot be read.
 
-    Never show the entry.
+    Never print the entry.
     """
 
     entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -70,17 +70,17 @@ class Login:
 
     @property
     def password(self) -> tuple[str, str] | None:
-        """User and password; None where there are none (an identity token is no password)."""
-        # Entries of the file are in lower case, those of a helper are not.
+        """User and password; None without them, as with an identity token."""
+        # The file has lower-case keys, a helper does not.
         values = {str(name).lower(): value for name, value in self.entry.items()}
         user, password = values.get("username"), values.get("password")
         return (user, password) if user and password else None
 
 
 def read_login(registry: str, env: Mapping[str, str]) -> Login:
-    """Return what docker's settings have for `registry`.
+    """Return docker's login for `registry`.
 
-    A file or helper that does not work is only a fault: an image that anyone may read needs neither.
+    A file or helper that does not work is no error yet: a public image needs neither.
     """
     file = docker_config(env) / "config.json"
     if not file.is_file():
@@ -97,15 +97,15 @@ def read_login(registry: str, env: Mapping[str, str]) -> Login:
             helper = config.get_credential_store(registry)
             return Login(dict(config.resolve_authconfig(registry) or {}))
     except (DockerException, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        # Its message may have what a helper printed, which may be secret.
+        # The message may quote the helper's output, which may be secret.
         return Login(fault=f"docker-credential-{helper} does not work" if helper else f"{file} cannot be read")
 
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 DAEMON = Path("/etc/docker/daemon.json")
-# The specification asks registries to take manifests of 4 MiB; configurations are smaller.
+# Registries have to take manifests of up to 4 MiB by the specification; configurations are smaller.
 MAX_BODY = 4 << 20
-# Bytes of a blob that are read at once.
+# Bytes of one read of a blob.
 BLOCK = 1 << 18
 # docker.io is only a name; this host serves its API.
 API_HOSTS = {DEFAULT_REGISTRY: "index.docker.io"}
@@ -119,11 +119,11 @@ WORDS = {
     State.NOT_FOUND: "it has no such image",
     State.DENIED: "it refuses access",
     State.BUSY: "it limits the rate of requests",
-    State.OTHER: "what answers there is no registry",
+    State.OTHER: "the server there is not a registry",
 }
 
 
-# What a request sends: bytes, or what opens a file of them.
+# The body of a request: bytes, or a function that opens a file.
 Body: TypeAlias = "bytes | Callable[[], IO[bytes]] | None"
 
 
@@ -140,9 +140,11 @@ class Limits:
 class Access:
     """How this host reaches registries.
 
-    `login` gives docker's credentials for a registry. `plain` are registries that may be asked without TLS, as the
-    engine's `insecure-registries`. `actions` are what a token is asked for, "" for what the registry demands: with a
-    token that may only read, some refuse what does not exist yet. `waits` are seconds before each retry of a request.
+    - `login` returns docker's credentials for a registry.
+    - `plain` are registries that may be asked without TLS, as the engine's `insecure-registries`.
+    - `actions` are the actions that a token is asked for; "" asks for those that the registry names. Some registries
+      refuse a repository that does not exist yet to a token that may only read.
+    - `waits` are the seconds before each retry of a request.
     """
 
     pip: PipSettings
@@ -155,7 +157,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Answer:
-    """An image that a registry has: digest of its index or manifest; `config` is None where `unread` has the reason."""
+    """An image in a registry: the digest of its index or manifest. If `config` is None, `unread` has the reason."""
 
     digest: str
     config: ImageConfig | None
@@ -164,7 +166,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response with its whole body; `url` is where it came from."""
+    """A response with its whole body; `url` is that of the last redirect."""
 
     status: int
     headers: CaseInsensitiveDict[str]
@@ -173,7 +175,7 @@ class Reply:
 
 
 def insecure_registries(file: Path = DAEMON) -> frozenset[str]:
-    """Return the registries that docker's settings on this host allow without TLS; none where they cannot be read."""
+    """Return the registries that docker's settings on this host allow without TLS; none if they cannot be read."""
     try:
         found = json.loads(file.read_bytes())["insecure-registries"]
         return frozenset(name for name in found if isinstance(name, str))
@@ -182,10 +184,10 @@ def insecure_registries(file: Path = DAEMON) -> frozenset[str]:
 
 
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
-    """Return what the registry of the reference `text` has for `arch`; it must exist for each of `arches`.
+    """Return the image of the reference `text` for `arch`; it must exist for each of `arches`.
 
-    An image of an index can be built upon even where its configuration cannot be read. Raises `RefusedError`. The
-    limits hold for each wait: a response that drips takes longer, and the caller has to end it.
+    An image of an index is returned even if its configuration cannot be read. Raises `RefusedError`. The limits are for
+    each wait: a response that arrives byte by byte takes longer, and the caller has to stop it.
     """
     with Repository(text, access) as repository:
         found = repository.published(repository.reference.wanted, repository.reference.digest or "")
@@ -201,8 +203,8 @@ def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer
 class Repository:
     """One repository of a registry, by a reference in it. Every method raises `RefusedError`, and no error of requests.
 
-    A loopback registry, or one of `Access.plain`, that has no TLS is asked without, as docker does. `sources` are other
-    repositories there (`team/base`) that blobs may be mounted from.
+    A registry on loopback or in `Access.plain` is asked without TLS if it has none, as docker does. `sources` are other
+    repositories of the registry (`team/base`), from which blobs may be mounted.
     """
 
     def __init__(self, text: str, access: Access, sources: Sequence[str] = ()) -> None:
@@ -222,9 +224,9 @@ class Repository:
         self._session.close()
 
     def published(self, wanted: str, digest: str = "", arch: str = "") -> Published:
-        """Return what is under a tag or digest; `digest` is the one that it must have.
+        """Return the content of a tag or digest; `digest` is the one that it must have.
 
-        Of an index only the entry of `arch` is read, and has the digest of its configuration then.
+        Of an index, only the manifest for `arch` is read too: its entry then has the digest of its configuration.
         """
         reply = self.call("GET", f"manifests/{wanted}", {"Accept": ACCEPT})
         has = digest_of(reply.body)
@@ -252,12 +254,12 @@ class Repository:
         return self._content(f"blobs/{digest}", digest, "*/*")
 
     def tags(self, pages: int = 10) -> tuple[str, ...]:
-        """Return the tags of the repository, of at most `pages` responses: some registries have no end of them."""
+        """Return the tags of the repository, from at most `pages` responses: some registries never stop."""
         found = self.pages("tags/list?n=1000", "application/json", pages)
         return tuple(tag for reply in found for tag in read_tags(reply.body))
 
     def pages(self, url: str, accept: str, most: int = 10) -> Iterator[Reply]:
-        """Give the pages of a list, at most so many."""
+        """Yield the pages of a list, at most `most`."""
         for _ in range(most):
             reply = self.call("GET", url, {"Accept": accept})
             yield reply
@@ -266,11 +268,11 @@ class Repository:
                 break
 
     def put_manifest(self, tag: str, media_type: str, body: bytes) -> None:
-        """Put an index or a manifest under `tag`; what it names must be in the repository."""
+        """Set `tag` to an index or a manifest, whose parts must be in the repository."""
         self.call("PUT", f"manifests/{tag}", {"Content-Type": media_type}, body)
 
     def blob(self, digest: str, start: int) -> Iterator[bytes | None]:
-        """Give the blocks of a blob from byte `start` on; a None first where it comes whole instead."""
+        """Yield the blocks of a blob from byte `start` on. A None comes first if the registry sends all of it."""
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
         url = self._url(f"blobs/{digest}")
         try:
@@ -294,7 +296,7 @@ class Repository:
         return self._access.waits
 
     def call(self, method: str, path: str, headers: Mapping[str, str], data: bytes | None = None) -> Reply:
-        """Return the response to a request below the repository (or at a whole URL), retried where trouble may pass."""
+        """Return the response to a request below the repository, or to a whole URL. Temporary failures are retried."""
         waits = self._access.waits
         retry = Retrying(
             retry=retry_if_exception_type(PassingError),
@@ -305,7 +307,7 @@ class Repository:
         return retry(self.call_once, method, path, headers, data)
 
     def call_once(self, method: str, path: str, headers: Mapping[str, str], data: Body = None) -> Reply:
-        """Return the response as `call` does, without a retry."""
+        """Return the response as `call` does, without retries."""
         while True:
             url = self._url(path)
             auth = self._auth if urlsplit(url).netloc == urlsplit(self._url("")).netloc else Authorization("")
@@ -340,7 +342,7 @@ class Repository:
         return self._bodies[digest]
 
     def _authorize(self, url: str, header: str) -> AuthBase:
-        """Return what the challenge in `header` asks for. Raises `DeniedError` without it."""
+        """Return the credentials that the challenge in `header` asks for. Raises `DeniedError` without them."""
         scheme, _, rest = header.strip().partition(" ")
         pairs = [item for item in parse_http_list(rest) if "=" in item]
         challenge = {name.lower(): value for name, value in parse_keqv_list(pairs).items()}
@@ -348,7 +350,7 @@ class Repository:
         if scheme.lower() == "basic" and credentials:
             return HTTPBasicAuth(*credentials)
         realm = challenge.get("realm", "")
-        # A password goes to a token service over TLS, unless the registry itself is asked without.
+        # A password is sent to a token service over TLS alone, unless the registry itself has no TLS.
         if scheme.lower() != "bearer" or not realm.startswith(("https://", f"{urlsplit(url).scheme}://")):
             raise _refused(State.DENIED, "HTTP 401")
         own = f"repository:{self.reference.repository}:{self._access.actions or 'pull'}"
@@ -365,7 +367,7 @@ class Repository:
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], auth: AuthBase, data: bytes | IO[bytes] | None = None
     ) -> requests.Response:
-        """Return a response whose body is not read yet."""
+        """Return a response before its body is read."""
         limits, left = self._access.limits, self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -386,7 +388,7 @@ class Repository:
             return Reply(response.status_code, response.headers, bytes(body), response.url)
 
     def _status_error(self, reply: Reply, who: str = "") -> RefusedError:
-        """Return the error for a status; the 404 of a token service is not about an image."""
+        """Return the error for a status. A 404 of a token service (`who`) does not mean a missing image."""
         if reply.status == 404:
             return _refused(State.OTHER if who else State.NOT_FOUND, "HTTP 404", who)
         response = requests.Response()
@@ -402,7 +404,7 @@ class Repository:
 
 
 def _next_page(reply: Reply) -> str:
-    """Return the URL of the next page of a list, "" without one on this host: credentials stay with theirs."""
+    """Return the URL of the next page, "" without one on the same host: credentials are for this host alone."""
     links = parse_header_links(reply.headers.get("Link", ""))
     try:
         url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
@@ -417,7 +419,7 @@ def _refused(state: State, detail: str, who: str = "") -> RefusedError:
 
 
 def _error_code(body: bytes) -> str:
-    """Return the code of a registry's error (OCI distribution specification, "Error Codes"); "" where there is none."""
+    """Return the code in the body of an error (OCI distribution specification, "Error Codes"), "" without one."""
     try:
         code = str(json.loads(body)["errors"][0]["code"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -426,7 +428,7 @@ def _error_code(body: bytes) -> str:
 
 
 class RegistrySession(HostSession):
-    """A session with pip's proxy and CA bundle that trusts the system's certificates and docker's for the registry."""
+    """A session with pip's proxy and CA bundle, which trusts the system's and docker's certificates too."""
 
     def __init__(self, settings: PipSettings, registry: str) -> None:
         super().__init__(settings)
@@ -448,7 +450,7 @@ class _TrustingAdapter(HTTPAdapter):
 
     def _context(self) -> Any:  # noqa: ANN401 - urllib3 gives the class of its own choice
         context = create_urllib3_context()
-        # urllib3 compares host names itself then, and the context of a trusted host may verify nothing.
+        # urllib3 then compares host names itself; for a trusted host of pip it must verify nothing.
         context.check_hostname = False
         context.load_default_certs()
         for path in self._certificates:
@@ -457,7 +459,7 @@ class _TrustingAdapter(HTTPAdapter):
 
 
 class Authorization(AuthBase):
-    """The header that a registry asked for, in place of the credentials that the session has for package indexes."""
+    """The header that a registry asked for. It replaces the session's credentials for package indexes."""
 
     def __init__(self, value: str) -> None:
         self.value = value

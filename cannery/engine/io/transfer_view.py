@@ -1,4 +1,4 @@
-"""What a person sees of a push, pull, bundle or load: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a push, pull, bundle or load: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEARTBEAT = 30.0
 
 
 class TransferView:
-    """How far a transfer is: layers that are done, and bytes of `total` (0: unknown). A `bar` shows it."""
+    """The progress of one transfer: layers done, and bytes of `total` (0: unknown), shown by `bar` if there is one."""
 
     def __init__(self, what: str, total: int, bar: Progress | None = None) -> None:
         self._what, self._total, self._bar = what, total, bar
@@ -26,13 +26,13 @@ class TransferView:
         self._task = bar.add_task(what, total=total or None) if bar else None
 
     def layers(self, done: int, count: int, moved: int = 0, size: int = 0) -> None:
-        """Take how many layers are done, of how many, and their bytes (0: unknown)."""
+        """Set how many of `count` layers are done, and the bytes moved of `size` (0: unknown)."""
         self._layers = f"{done} of {count} layers"
         self._moved, self._total = (moved, size) if size else (self._moved, self._total)
         self._draw()
 
     def moved(self, count: int) -> None:
-        """Take the bytes that this host has moved so far."""
+        """Set the bytes that this host has moved so far."""
         self._moved = count
         self._draw()
 
@@ -42,7 +42,7 @@ class TransferView:
             self._bar.update(self._task, description=words, completed=self._moved, total=self._total or None)
 
     def details(self) -> str:
-        """Return how far it is, in words that follow others."""
+        """Return the progress in words, to be put after other words."""
         total = f" of {_size(self._total)}" if self._total else ""
         moved = f"{_size(self._moved)}{total}" if self._moved else ""
         return "".join(f", {part}" for part in (self._layers, moved) if part)
@@ -50,9 +50,9 @@ class TransferView:
 
 @contextmanager
 def transfer(what: str, total: int, stream: TextIO, *, is_terminal: bool) -> Iterator[TransferView]:
-    """Show a transfer of `total` bytes (0: unknown) while the block runs; `what` names it.
+    """Show the progress of a transfer of `total` bytes (0: unknown) while the block runs; `what` names it.
 
-    Without a terminal that is a line when it begins, one every half minute and one at the end, without control codes.
+    Without a terminal it prints a line at the start, one every half minute and one at the end.
     """
     if is_terminal:
         with _bar(stream) as bar:
@@ -74,12 +74,12 @@ def transfer(what: str, total: int, stream: TextIO, *, is_terminal: bool) -> Ite
 
 
 def _bar(stream: TextIO) -> Progress:
-    """Return rich's bar. A thread of rich's own draws it."""
+    """Return a bar, which a thread of rich draws."""
     from rich.console import Console  # noqa: PLC0415 - 50 ms that only a transfer on a terminal pays for
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
 
-    # The description takes the room that is left, so that nothing wraps at 80 columns.
+    # The description takes the width that is left, so that nothing wraps at 80 columns.
     name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     columns = (name, BarColumn(bar_width=16), DownloadColumn(), TimeRemainingColumn())
     console = Console(file=stream, force_terminal=True)
