@@ -76,7 +76,7 @@ class Image:
 
     @property
     def toolkit(self) -> str:
-        """The version of the CANN in use; "" where there is none."""
+        """The version of the CANN in use; "" without CANN."""
         return self.cann.get(TOOLKIT, "")
 
 
@@ -220,9 +220,9 @@ class Difference:
 
 
 def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Iterator[Difference]:
-    """Give what does not fit in an image, once a pair: what the table finds first, and of that torch_npu first.
+    """Give packages that do not fit each other, each pair once: those of the table first, torch_npu first of all.
 
-    A pair is none of which both are `settled`: the profile has them beside each other.
+    Pairs of which both are `settled` are left out: the profile has the two together.
     """
     packages = sorted(image.packages.values(), key=lambda one: one.name)
     first = sorted(packages, key=lambda one: one.name != TORCH_NPU)
@@ -240,7 +240,7 @@ def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Ite
 
 
 def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator[tuple[str, str, str]]:
-    """Give (key, what is wanted, source) that no row of a release holds; several rows are sets to choose from."""
+    """Give (key, what is wanted, source) where no row of the package's release fits: one of several rows is enough."""
     if not is_version(one.version):
         return
     here = _versions(image)
@@ -258,7 +258,7 @@ def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator
 
 
 def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
-    """Give (name, range) of requirements that other packages of the image do not meet; a missing one is none here."""
+    """Give (name, range) of each requirement that an installed package does not meet; a missing one is not reported."""
     environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
     here = _versions(image)
     for wanted in live(one.requires, environment):
@@ -274,7 +274,7 @@ def _versions(image: Image) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An image against one profile: its differences, and what of the profile's packages the image has as it wants."""
+    """An image compared with one profile: its differences, and the packages that it has as the profile wants."""
 
     expected: Expected
     image: Image
@@ -298,7 +298,7 @@ class Comparison:
 
     @property
     def distance(self) -> tuple[int, float]:
-        """How far the image is: engines (vllm, sglang ...) that the profile lacks; the share of it that differs.
+        """How far the image is: its engines (vllm, sglang ...) that the profile does not have; the share that differs.
 
         An engine is built from a repository in some profile: such packages characterise an image.
         """

@@ -1,4 +1,4 @@
-"""The image that a build is really on, and how it differs from what images/bases/ records of its target."""
+"""The base image as it was found, and how it differs from what images/bases/ records for its target."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BaseImage:
 
 
 def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:
-    """Return how the base differs from what is recorded of the recipe's target.
+    """Return how the base differs from what is recorded for the recipe's target.
 
     Another CPU architecture, or another folder of the interpreter that runs the stages, is an error. All else is a
     warning: tags are rewritten in place, and a user's own image may differ.

@@ -21,7 +21,7 @@ AS_ROOT = "run doctor as root"
 
 
 class State(StrEnum):
-    """What a check found. `unknown`: nothing here shows it."""
+    """What a check found. `unknown`: nothing on this host shows it."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line: a stable id, the state, what is so, and what to do next ("" where nothing is to be done)."""
+    """One line: a stable id, the state, a message, and what to do next ("" for nothing)."""
 
     id: str
     state: State
@@ -82,7 +82,7 @@ class Wanted:
         return self.target.chip if self.target else self.named
 
     def access(self, facts: HostFacts) -> ChipAccess:
-        """Return how that chip is reached; where it is not known as A2, which all but the newest equal."""
+        """Return how containers reach that chip. An unknown chip counts as A2: only the newest differ."""
         return self.chips[self.chip(facts) or Chip.A2]
 
 
@@ -97,7 +97,7 @@ def ok(name: str, message: str) -> Check:
 
 
 def closed(name: str, *paths: str) -> Check:
-    """Return a check of what cannot be judged, since this user cannot read `paths`."""
+    """Return a check that has no result, since this user cannot read `paths`."""
     return Check(name, State.UNKNOWN, f"this user cannot read {', '.join(paths)}", AS_ROOT)
 
 

@@ -57,7 +57,7 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Warn of an engine whose containers have no user or group of the host's: only what all may open is open there."""
+    """Warn of an engine that maps users: its containers can open only the nodes that everybody may open."""
     user_map = facts.engine.user_map if facts.engine else ""
     shut = [node.path for node in facts.nodes if node.mode & 0o006 != 0o006]
     if not user_map or not shut:
@@ -170,7 +170,7 @@ def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         yield Check("container", State.WARNING, message, "run doctor on the host itself")
 
 
-LONGEST_VERSION = 40  # of what is shown
+LONGEST_VERSION = 40  # characters that are printed
 # What a container of docker's own gets, and what a host that is a container has.
 DOCKER_SHM = 64 << 20
 SHM = "/dev/shm"  # noqa: S108 - looked at, not written to

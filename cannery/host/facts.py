@@ -1,4 +1,4 @@
-"""What a host, or a tree in its place, shows: read by `cannery.host.io.look`, judged by `cannery.doctor`.
+"""The facts of a host, or of a tree in its place: read by `cannery.host.io.look`, judged by `cannery.doctor`.
 
 Files come as texts and are parsed here.
 """
@@ -39,7 +39,7 @@ RUNTIME_PROGRAMS = (
 DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker", "/usr/bin/podman")
 # Of docker, podman, Kubernetes.
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
-# Read whatever the driver's place; those of the driver follow from INSTALL_INFO.
+# These are read always; the driver's own files are found by INSTALL_INFO.
 TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS),
     *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
@@ -70,8 +70,7 @@ class Node:
     @property
     def card(self) -> int | None:
         """The NPU's number, None for a manager."""
-        match = CARD.fullmatch(self.path)
-        return int(match[1]) if match else None
+        return card_of(self.path)
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,12 @@ class HostFacts:
         """Return the name that /etc/group, or another such file, has for a number, "" where it has none."""
         match = re.search(rf"^([^:\n]+):[^:]*:{number}:", self.texts.get(file, ""), re.MULTILINE)
         return match[1] if match else ""
+
+
+def card_of(path: str) -> int | None:
+    """Return the number of an NPU's node, None for any other path."""
+    match = CARD.fullmatch(path)
+    return int(match[1]) if match else None
 
 
 def user_map_text(user_map: str) -> str:
@@ -246,7 +251,7 @@ class HostNpus:
     @property
     def cards(self) -> tuple[int, ...]:
         """Numbers N of the /dev/davinciN nodes, ascending."""
-        return tuple(sorted(int(m[1]) for node in self.nodes if (m := CARD.fullmatch(node))))
+        return tuple(sorted(card for node in self.nodes if (card := card_of(node)) is not None))
 
     @property
     def npu_smi(self) -> str | None:
@@ -282,7 +287,7 @@ def card_text(cards: Iterable[int]) -> str:
 
 
 def wanted_paths(access: ChipAccess) -> tuple[str, ...]:
-    """Return every node and path whose presence decides the command, for the edge to look at."""
+    """Return every node and path that the command depends on, for `host.io.look` to look for."""
     nodes = (*(f"/dev/davinci{n}" for n in range(64)), *access.managers, *access.folders)
     return (*nodes, *access.mounts, *NPU_SMI, *access.network, RANKTABLE)
 

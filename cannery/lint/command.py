@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
-# With what a command may begin that starts docker in the end: another program, a word of the shell or of a list, a
-# variable, a prompt (`$`, `root@host:~#`, `[me@host`). Of any other command docker is an argument.
+# First words of commands that start docker in the end: another program, a word of the shell or of a list, a variable,
+# a prompt (`$`, `root@host:~#`, `[me@host`). For any other command, docker is just an argument.
 _BEFORE = re.compile(
     r"sudo|env|exec|eval|command|nohup|time|timeout|nice|ionice|numactl|taskset|ssh|srun|mpirun|xargs|watch"
     r"|if|elif|while|until|do|then|else|RUN|run:|\W+|\d+\.|[A-Za-z_]\w*=.*|\$.*|.*[#$>%]|\[.*",
@@ -66,13 +66,13 @@ SHORT_VALUES = {
     "w": "workdir",
 }
 _HELP = "see `docker run --help`"
-# How alike an option of docker's must be to be taken for the one that is meant.
+# How similar a misspelt option must be to one of docker's to be read as that one.
 SLIP = 0.75
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
 _IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
-# What holds options, whatever follows: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
+# Words that hold options in any place: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
 _HOLDS_OPTIONS = re.compile(r"\$\{\w+(?:\[[@*]\]|:?-(?:-.*)?)\}$|(?:\$\(|`).*[\s\"'](?:--\w|-v\b)", re.DOTALL)
-# Of each code: why docker does not take the word as its writer means it.
+# Code → why docker reads the word in another way than its writer means.
 _WHY = {
     "cut": "the shell ends the command there, and starts the next line as a command of its own",
     "option": "docker refuses the whole command, and starts nothing",
@@ -123,7 +123,7 @@ class Unread:
 
 
 class ShellText:
-    """The commands of a shell text, none of them empty, and what of the text is not read.
+    """The commands of a shell text, none of them empty, and the parts of the text that are not read.
 
     It reads continued lines, comments, quotes, and the variables and literal arrays that the text sets once. What only
     a shell knows stays as it is written: `$(…)`, any other variable, a guide's `<placeholder>`. Raises `UsageError`
@@ -222,7 +222,7 @@ class ShellText:
 
 @dataclass(frozen=True)
 class RunText:
-    """The containers of a text, in order, with a remark for a line without an image; and what of it is not read."""
+    """The containers of a text, in order, with a remark for a line without an image; and the parts not read."""
 
     lines: tuple[Container | Remark, ...]
     unread: tuple[Unread, ...]
@@ -305,7 +305,7 @@ def read_options(words: Sequence[str]) -> Options:
 
 
 def misread(code: str, word: str, what: str, fix: str) -> Remark:
-    """Return the remark about a word that docker does not take as its writer means it."""
+    """Return the remark about a word that docker reads in another way than its writer means."""
     return Remark(Severity.ERROR, code, word, what, _WHY.get(code, "the command does not do what it looks like"), fix)
 
 
@@ -351,7 +351,7 @@ class Options:
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
 
     def _known(self, name: str) -> str:
-        """Return the option that is meant: the nearest one where docker has none of that name."""
+        """Return the option of that name, the nearest one where docker has none of that name."""
         if name in SWITCHES | VALUES:
             return name
         what = f"docker run has no option --{name}"
@@ -366,7 +366,7 @@ class Options:
         self.settings.append(Setting(key, value, word if value is None else f"{word} {value}"))
 
     def _short(self, word: str) -> None:
-        """Read a bundle: switches, and perhaps an option whose value is the rest of the word, or the next word."""
+        """Read short options in one word: switches, then perhaps an option whose value is the rest or the next word."""
         rest = word[1:].lstrip("".join(SHORT_SWITCHES))
         for letter in word[1 : len(word) - len(rest)]:
             self.settings.append(Setting(SHORT_SWITCHES[letter], None, f"-{letter}"))

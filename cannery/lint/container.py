@@ -1,4 +1,4 @@
-"""What somebody asks an engine or a cluster for, by docker's names, what its image's name shows, and remarks on it."""
+"""A container that somebody asks for, by docker's options; what the name of its image shows; remarks on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.compat.subject import Finding
 from cannery.errors import UsageError
-from cannery.host.facts import CARD
+from cannery.host.facts import card_of
 from cannery.plan import parse_tag
 from cannery.util.addresses import parse_reference
 from cannery.vocab import CHIP_ALIASES, Chip
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OUTPUT = r"\$\((?:[^()]|\([^()]*\))*+\)"
 # What only a shell can fill in, or the reader of a guide.
 OPEN = rf"{OUTPUT}|\$\{{[^{{}}]*\}}|`[^`]*`|<\w(?:[\w .:/-]*\w)?>"
-# How guides write a number that the reader fills in.
+# How guides write a card's number that the reader fills in.
 _ANY_CARD = re.compile(r"/dev/davinci(?:[NXnx]|\{[^{}]*\})")
 # A part between colons; the colons in `$(…)`, `${NAME:-x}` and a placeholder do not end one.
 _PART = re.compile(rf"(?:{OPEN}|[^:])*", re.DOTALL)
@@ -81,8 +81,7 @@ class Device(NamedTuple):
     @property
     def card(self) -> int | None:
         """The number of an NPU's node, None for any other node."""
-        match = CARD.fullmatch(self.source)
-        return int(match[1]) if match else None
+        return card_of(self.source)
 
     @property
     def is_open_card(self) -> bool:
@@ -109,13 +108,6 @@ class Mount(NamedTuple):
         return path == target or path.startswith(f"{target}/")
 
 
-class Variable(NamedTuple):
-    """A variable of the container's environment; `value` is None where the host's is handed on."""
-
-    value: str | None
-    word: str
-
-
 @dataclass(frozen=True)
 class Container:
     """One container that is asked for: `where` is its place in a file, `line` where its command begins in a text.
@@ -134,7 +126,7 @@ class Container:
 
     @cached_property
     def opaque(self) -> tuple[str, ...]:
-        """Words that only a shell can read (`$DEVICES`), or other files: they may bring any setting."""
+        """Words that only a shell can read (`$DEVICES`), and other files: they may bring any setting."""
         return tuple(setting.word for setting in self.settings if not setting.key)
 
     def all(self, key: str) -> tuple[Setting, ...]:
@@ -142,11 +134,11 @@ class Container:
         return tuple(setting for setting in self.settings if setting.key == key)
 
     def last(self, key: str) -> Setting | None:
-        """Return the setting of a name that counts where it is given twice, or None."""
+        """Return the last setting of a name, which is the one that counts; None without one."""
         return next(reversed(self.all(key)), None)
 
     def value(self, key: str) -> str:
-        """Return the value of that one, "" where there is none."""
+        """Return the value of the last setting of a name, "" without one."""
         found = self.last(key)
         return (found.value or "") if found else ""
 
@@ -157,7 +149,7 @@ class Container:
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """The device nodes; names of CDI devices (`vendor/class=name`) are none."""
+        """The device nodes, without the names of CDI devices (`vendor/class=name`)."""
         found = (s for s in self.all("device") if s.value and "=" not in s.value)
         return tuple(Device(colon_parts(setting.value or "")[0], setting.word) for setting in found)
 
@@ -168,7 +160,7 @@ class Container:
 
     @cached_property
     def mounts(self) -> tuple[Mount, ...]:
-        """What is mounted, of every spelling."""
+        """The mounts, by any option: --volume, --mount, --tmpfs."""
         volumes = [
             Mount(source, rest[0], s.word) if rest else Mount("", source, s.word)
             for s in self.all("volume")
@@ -180,12 +172,12 @@ class Container:
         return (*volumes, *mounts, *tmpfs)
 
     @cached_property
-    def env(self) -> dict[str, Variable]:
-        """Name → variable; of a name that is given twice, the last."""
+    def env(self) -> dict[str, Setting]:
+        """Name → variable; its value is None for one that is passed on from the host. The last one of a name counts."""
         found = {}
         for setting in self.all("env"):
             name, equals, value = (setting.value or "").partition("=")
-            found[name] = Variable(value if equals else None, setting.word)
+            found[name] = Setting(name, value if equals else None, setting.word)
         return found
 
 
@@ -207,7 +199,7 @@ def _mount(text: str, word: str) -> Mount:
 
 @dataclass(frozen=True)
 class ImageName:
-    """What a name shows; "" and None for nothing. `ours`: an image of Cannery's, of `profile` where that is known."""
+    """What the name of an image shows, "" or None for nothing. `ours`: Cannery made it, of `profile` if known."""
 
     repository: str = ""
     profile: str = ""
@@ -245,7 +237,7 @@ def read_image_name(image: str, profiles: Names[str] = ()) -> ImageName:
 
 @dataclass(frozen=True)
 class Ground:
-    """What is known around a command.
+    """What is known beside the container itself.
 
     `shm` is each profile's shared memory; `chip` and `arch` are what the host has that is to run it, where the user
     names them.
@@ -277,7 +269,7 @@ class Case:
 
     @cached_property
     def access(self) -> ChipAccess:
-        """How that chip is reached; of an unknown one as A2, which all but the newest equal."""
+        """How containers reach that chip. An unknown chip counts as A2: only the newest differ."""
         return self.ground.chips[self.chip or Chip.A2]
 
     @cached_property
@@ -287,12 +279,12 @@ class Case:
 
     @property
     def names_runtime(self) -> bool:
-        """Whether the ascend runtime is named, so that its cards come on top of the nodes."""
+        """Whether --runtime names the ascend runtime: its cards then come in addition to the nodes."""
         return self.container.value("runtime") == "ascend"
 
     @cached_property
     def runtime(self) -> bool:
-        """Whether the ascend runtime brings nodes and driver: it is named, or meant as the engine's default one."""
+        """Whether the ascend runtime brings nodes and driver: it is named, or probably the engine's default runtime."""
         if self.container.value("runtime"):
             return self.names_runtime
         return self.env(RUNTIME_DEVICES) not in {"", "void"} and not self.container.cards
@@ -314,7 +306,7 @@ class Case:
 
     @cached_property
     def nodes_come(self) -> bool:
-        """Whether something else than --device brings the nodes of NPUs."""
+        """Whether something other than --device brings the nodes of NPUs."""
         return bool(self.container.switch("privileged") or self.runtime or self.cdi or self.plugin)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Files that start containers, read as the containers that they ask for: compose, Kubernetes, a workflow's jobs."""
+"""Reads the containers that files ask for: compose files, Kubernetes manifests, the jobs of workflows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _HINT = "a compose file has a mapping `services:`, a manifest `apiVersion:` and 
 
 
 def containers_of(documents: Sequence[YamlDocument]) -> tuple[Container, ...]:
-    """Return the containers of documents, in order. What of a service is in another file is a setting without a key.
+    """Return the containers of documents, in order. A part of a service in another file is a setting without a key.
 
     Raises `UsageError` for a document of another kind, and for a service that is in two of them.
     """
@@ -97,7 +97,7 @@ def _services(document: YamlDocument) -> Iterator[Container]:
 
 
 def _settings(where: str, keys: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give what the known keys of a mapping ask for: a value, a list, or a list's items in their long form."""
+    """Give the settings of the known keys of a mapping: of a value, a list, or a list with items in their long form."""
     for key, option in _KEYS.items():
         value = keys.get(key)
         is_list = isinstance(value, list)
@@ -122,7 +122,7 @@ def _nvidia(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
-    """Give the containers of every Pod's spec in a manifest, in whatever kind of resource it is."""
+    """Give the containers of every Pod's spec in a manifest, in any kind of resource."""
     if isinstance(value, dict) and isinstance(value.get("containers"), list):
         for item in filter(None, map(_mapping, value["containers"])):
             place = f"{where}.containers.{item.get('name', '')}"

@@ -33,7 +33,7 @@ NOT_THERE = "docker refuses to start a container with a node that is not there (
 
 
 def unknown_nodes(case: Case) -> Iterator[Remark]:
-    """Name each node that no NPU host has and that is spelt like one that it has."""
+    """Name each node that no NPU host has and whose name is similar to a real one."""
     for source, word in case.container.devices:
         if SEVERAL.fullmatch(source):
             what = f"{word}: docker takes one node, by its full name, after each --device"
@@ -45,7 +45,7 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 
 def meant_node(case: Case, path: str) -> str:
-    """Return the node that a mistyped `path` is meant to be, "" for one that is right, or nothing like an NPU's."""
+    """Return the node that a mistyped `path` probably means; "" for a right one, and for one unlike an NPU's."""
     if _is_card(path) or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
@@ -63,7 +63,7 @@ def _is_card(path: str) -> bool:
 
 
 def present_nodes(case: Case) -> set[str]:
-    """Return the nodes that are asked for, however they are spelt."""
+    """Return the nodes that are asked for, mistyped ones as what they probably mean."""
     paths = [device.source for device in case.container.devices]
     return {meant_node(case, path) or path for path in paths}
 
@@ -83,7 +83,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
-    """Report that no card is given, where all the rest asks for one."""
+    """Report that no card is given to a container that otherwise asks for NPUs."""
     present, image = present_nodes(case), case.container.image
     if case.nodes_come or case.container.opaque or any(_is_card(node) or is_open(node) for node in present):
         return
@@ -113,7 +113,7 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
 
 
 def mounted_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes that come as mounts: they stay closed, but for those that --device or a rule of devices opens."""
+    """Name nodes that are mounted: they stay closed unless --device or a device rule opens them."""
     mapped = {device.source for device in case.container.devices}
     if case.container.switch("privileged") or case.container.all("device-cgroup-rule"):
         return
@@ -129,7 +129,7 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
 
 
 def privileged(case: Case) -> Iterator[Remark]:
-    """Warn that --privileged shows every card, whatever nodes are named beside it."""
+    """Warn that --privileged exposes every card, regardless of the nodes named beside it."""
     setting, cards = case.container.switch("privileged"), case.container.cards
     if setting is not None:
         beside = f"; the nodes of {', '.join(map(str, cards))} beside it are no limit" if cards else ""
@@ -176,7 +176,7 @@ class Place(NamedTuple):
     ours: bool = False
 
 
-# In the order of their weight.
+# The most important first.
 PLACES = (
     Place(f"{ASCEND}/cann", "CANN"),
     Place(f"{ASCEND}/ascend-toolkit", "CANN"),
@@ -195,7 +195,7 @@ OUR_TREES = re.compile(r"(/opt/src/[^/]+)")
 
 
 def driver_mounts(case: Case) -> Iterator[Remark]:
-    """Name what of the driver is not mounted: an error for its libraries, a warning for what describes it."""
+    """Name the driver's files that are not mounted: an error for libraries, a warning for files that describe it."""
     if not case.uses_npu or case.cdi or (case.runtime and NO_DRIVER not in case.env("ASCEND_RUNTIME_OPTIONS")):
         return
     lacking = [path for path in case.access.mounts if not case.gives(path)]
@@ -265,7 +265,7 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     severity, fix = worst.severity, "mount it at another place"
     if worst.path.startswith(ASCEND):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
-        # The host's CANN may be what the image is to run with, whatever its name is: some images have none.
+        # Some images have no CANN and run with the host's; the image's name does not show it.
         is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/") and mount.target.startswith(ASCEND)
         is_sure = not is_hosts and (case.image.ours or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING

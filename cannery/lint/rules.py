@@ -117,7 +117,7 @@ def standin(case: Case) -> Iterator[Remark]:
 
 
 def strange_image(case: Case) -> Iterator[Remark]:
-    """Name a word in the image's place that is none: an option's value, or an option behind a dash of an editor."""
+    """Name a word in the image's place that is no image: an option's value, or an option with a typographic dash."""
     image = case.container.image
     if not re.match(r"[\w$`<{(]", image):
         what = f"{image or 'an empty word'} is where the image goes"

@@ -193,7 +193,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Difference:
-    """What the table has (`said`) and what is so (`so`); `file` is a patch's name."""
+    """What the table lists (`said`) and what the patch really does (`so`); `file` is a patch's name."""
 
     repo: str
     file: str

@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class Why(StrEnum):
-    """Why something of a tree is not in its tar, or not as itself."""
+    """Why a path of a tree is missing in its tar, or is only a pointer there."""
 
     LFS = "Git LFS pointer, not the file itself"
     SUBMODULE = "a submodule whose commit no component names"
@@ -121,7 +121,7 @@ def source_request(
 
 
 def is_inside(path: str, paths: tuple[str, ...]) -> bool:
-    """Whether `path` is one of `paths` or below one; everything is when there are none."""
+    """Whether `path` is one of `paths` or below one; always true without `paths`."""
     return not paths or any(path == one or path.startswith(f"{one}/") for one in paths)
 
 

@@ -65,7 +65,7 @@ class _Reading:
 
 
 def is_requirement_file(path: str) -> bool:
-    """Whether a file of a tree may say what it asks for; for choosing what to read out of a tar."""
+    """Whether a file of a tree may list requirements: only such files are read from a tar."""
     return REQUIREMENT_FILE.fullmatch(path) is not None
 
 
@@ -95,7 +95,7 @@ def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str
 
 
 def _by_name(requirements: Iterable[Requirement]) -> dict[str, set[Requirement]]:
-    """{name: what is asked of it}, in normal form, those of one name and marker put together."""
+    """Return {name: requirements} in normal form; those with the same name and marker are joined."""
     merged: dict[tuple[str, str], Requirement] = {}
     for one in requirements:
         one.name = canonicalize_name(one.name)

@@ -34,7 +34,7 @@ LATEST = f"{ASCEND}/ascend-toolkit/latest"
 ATB = f"{ASCEND}/nnal/atb"
 ATB_FOLDERS = ("bin", "examples", "include", "lib", "tests/atbopstest")
 ATB_ABIS = (0, 1)
-# Names whose value is a list of folders; the rest are single values.
+# Variables whose value is a list of folders; the others have a single value.
 LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 ATB_NAMES = ("ATB_", "ASDOPS_", "LCCL_")
 

@@ -1,7 +1,7 @@
-"""Find the image that a build is on: the first in order that exists, asked for all at once and within seconds.
+"""Find the base image of a build: the first reference in order that exists. All are asked at once, within seconds.
 
-It is fixed before a wheel is fetched: a machine that reaches no registry knows so at once. What an engine has of it
-serves where no registry gives it.
+This is done before a wheel is fetched, so a machine that reaches no registry reports it at once. An image that the
+engine already has is used where no registry gives it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # Seconds that an engine may take to answer at all.
 ENGINE_ANSWERS = 1.0
-# Seconds beyond a registry's own limit, whose error names what was waited for.
+# Seconds beyond a registry's own limit: its own error names what it waited for.
 GRACE = 0.25
 TIMED_OUT = "time-out"
 # Why each place gives no image.
@@ -51,8 +51,8 @@ Reasons = dict[str, RefusedError]
 class Search:
     """Where to look: this host's access to registries, and the engine that runs.
 
-    `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine builds nothing,
-    and what it has or reaches does not count. `mirrors` are this machine's (`cannery.util.addresses.mirrored`).
+    `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine does not
+    build, so its own images and registries do not count. `mirrors`: as in `cannery.util.addresses.mirrored`.
     """
 
     access: Access
@@ -114,7 +114,7 @@ def _found(need: BaseNeed, search: Search) -> BaseImage:
 
 
 def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> None:
-    """Raise `FindingsError` where a place that lacks the wanted digest has another image under the same tag."""
+    """Raise `FindingsError` where a place has another image than the wanted digest under the same tag."""
     for place, reason in reasons.items():
         named, digest = split_digest(place)
         is_tag = ":" in named.rpartition("/")[2]

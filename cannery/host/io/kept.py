@@ -1,4 +1,4 @@
-"""What Cannery keeps on this host, in parts that can go one by one: files of the cache, images, BuildKit's records."""
+"""What Cannery keeps on this host, in parts that are removed one by one: cached files, images, BuildKit's records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAN_LABEL = "org.cannery.plan"
 
 @dataclass(frozen=True)
 class Part:
-    """What can be removed by itself: its bytes by what has them (images share layers), since when, and how it goes."""
+    """A part that can be removed alone: bytes by file or layer (images share layers), since when, how to remove it."""
 
     sizes: Mapping[str, int]
     made: float
@@ -51,13 +51,13 @@ def chosen(parts: Iterable[Part], older: float, keep: int) -> list[Part]:
 
 
 def freed(gone: Sequence[Part], every: Iterable[Part]) -> int:
-    """Return the bytes that go with parts: those that no other part of `every` has."""
+    """Return the bytes that removing parts frees: those that no other part of `every` has."""
     stays = {name for part in every if part not in gone for name in part.sizes}
     return sum({name: size for part in gone for name, size in part.sizes.items() if name not in stays}.values())
 
 
 def folder_parts(folder: Path, *patterns: str) -> list[Part]:
-    """Return the files and folders of a folder, by patterns. What a link inside of it leads to is not in it."""
+    """Return the files and folders of a folder, by patterns. The targets of links in it are not its parts."""
     found = []
     for pattern in patterns:
         first, slash, _ = pattern.partition("/")
@@ -76,7 +76,7 @@ def _path_part(path: Path, *, alone: bool = False) -> Part:
 
 
 def store_parts(store: Store) -> dict[str, list[Part]]:
-    """Return the images of the store, what none of them has, and the layers that are unpacked for boxes."""
+    """Return the images of the store, leftovers that no image has, and the layers that are unpacked for boxes."""
     found: dict[str, list[Part]] = {kind: [] for kind in IN_STORE}
     named: dict[str, list[str]] = {}
     for name, image in store.names().items():

@@ -90,7 +90,7 @@ def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
 
 
 def read_text(root: Path, path: str, closed: set[str]) -> str | None:
-    """Return the text of a file, None where there is none that can be read; `closed` as of `look`."""
+    """Return the text of a file, None where it is missing or cannot be read; `closed` as in `look`."""
     found = _found(root, path, closed)
     if found is None or not stat.S_ISREG(found[1].st_mode):
         return None
@@ -105,7 +105,7 @@ def read_text(root: Path, path: str, closed: set[str]) -> str | None:
 
 
 def _found(root: Path, path: str, closed: set[str]) -> tuple[Path, os.stat_result] | None:
-    """Return where a path of the host leads, and its status; `closed` as of `look`."""
+    """Return where a path of the host leads, and its status; `closed` as in `look`."""
     try:
         real = below(root, path)
         return None if real is None else (real, real.stat())

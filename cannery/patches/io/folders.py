@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def read_set(
     repo: str, rev: str, origin: str, texts: Mapping[str, bytes], truncated: Mapping[str, int] | None = None
 ) -> PatchSet:
-    """Return a set of {name: content of its file}; `truncated` is as of `cannery.catalog.component.PatchSets`."""
+    """Return a set of {name: content of its file}; `truncated` as in `cannery.catalog.component.PatchSets`."""
     files = []
     for name, data in sorted(texts.items()):
         text, lost = with_line_feeds(data), (truncated or {}).get(name, 0)

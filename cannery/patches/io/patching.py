@@ -292,7 +292,7 @@ def _edit(work: _Work, tree: TreeSoFar) -> None:
                 except BuildFailedError as error:
                     if not tree.step.is_local:
                         raise
-                    # A tree of the user's may be at any commit: what does not fit it is a note, as of patches.
+                    # A user's own tree may be at any commit: an edit that does not fit is a note, as with patches.
                     tree.left.append(NotPatched(edit.name, tree.step.name, f"your tree is another one: {error.what}"))
 
 

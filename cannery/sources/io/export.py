@@ -280,6 +280,6 @@ class TreeReader:
 
 
 def requirement_texts(tree: TreeReader) -> dict[str, str]:
-    """Return the files of a tree that may say what it asks for: {path: text}."""
+    """Return the files of a tree that may list requirements: {path: text}."""
     wanted = [path for path in tree.paths if is_requirement_file(path)]
     return {path: (tree.read(path) or b"").decode("utf-8", "replace") for path in wanted}

@@ -1,6 +1,6 @@
-"""git as a child process: what reads a repository, and what talks to a host and may have to be stopped.
+"""git as a child process: to read a repository, or to talk to a host, which can be stopped.
 
-Objects are held against their names. Nothing is fetched for a read.
+Objects are checked against their hashes. A read never fetches.
 
 The user's own configuration applies (proxy, insteadOf, credential helpers). Nothing may ask anybody anything: terminal
 prompts and askpass programs are off, and a child has no terminal of its own.
@@ -31,14 +31,14 @@ GIT_SHALLOW_FILE GIT_WORK_TREE
 """
 OF_ONE_REPOSITORY = frozenset(_OF_ONE_REPOSITORY.split())
 QUIET = {
-    # An empty askpass is none: neither core.askPass nor SSH_ASKPASS is used then.
+    # Empty: git then uses neither core.askPass nor SSH_ASKPASS.
     "GIT_ASKPASS": "",
     "GIT_TERMINAL_PROMPT": "0",
     "GCM_INTERACTIVE": "never",
     "SSH_ASKPASS_REQUIRE": "never",
     # Messages are read.
     "LC_ALL": "C",
-    # A commit's own tree, whatever refs/replace says; and reading writes nothing.
+    # Read a commit's own tree, not its replacement in refs/replace; and write nothing.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_DEFAULT_HASH": "sha1",
@@ -173,7 +173,7 @@ class BlobReader:
                 pass
 
     def read(self, git_dir: Path, oid: str) -> bytes | None:
-        """Return a blob's content; None when it is not there or is not what its name says. Raises `UnableError`."""
+        """Return a blob's content; None when it is missing or its hash is wrong. Raises `UnableError`."""
         process = self._readers.get(git_dir)
         if process is None:
             command = ("git", f"--git-dir={git_dir}", "cat-file", "--batch")

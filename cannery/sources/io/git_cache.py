@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Host
 
-# Seconds in which a host must let something be heard; git shows progress all the time while it talks.
+# Seconds without output after which a host counts as silent; git prints progress while it talks.
 SILENCE = 20.0
 SERVED = "refs/cannery/"
 # git must not tidy up in the background: the repository is moved. What it has written is on the disk before that: a
@@ -177,7 +177,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
 
 
 def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
-    """Give where `owner/name` may be below `mirror`, each with its git directory; None where there is none."""
+    """Give the places of `owner/name` below `mirror`, each with its git directory, or None for a place without one."""
     names = [repository, OLD_NAMES.get(repository, "")]
     for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
         ways = (mirror / place, mirror / place / ".git")

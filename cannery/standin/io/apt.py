@@ -216,7 +216,7 @@ WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 # Read by apt-get -c, that is after the host's own apt.conf. Hooks are cleared because they would run the host's
 # programs on the host's state; a default release of the host would name a suite that this apt does not have. Words
-# without quotation marks may hold %XX, so that any folder's name can stand there.
+# without quotation marks may hold %XX, so that any folder's name can be in it.
 CONFIG = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
