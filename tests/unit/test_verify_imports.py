@@ -126,7 +126,7 @@ def test_the_first_cause_is_told_not_the_last_symptom(tree: Tree) -> None:
     )
     tree.write(f"{TOOLKIT}/lib64/libhccl.so")
     script = f"{ASCEND}/ascend-toolkit/set_env.sh"
-    why = f"it is in {TOOLKIT}/lib64, which LD_LIBRARY_PATH lacks (set by {script})"
+    why = f"it is in {TOOLKIT}/lib64, which is missing in LD_LIBRARY_PATH (set by {script})"
     assert imports(tree, "chained")["chained"][1] == f"libhccl.so is not found: {why}"
 
 

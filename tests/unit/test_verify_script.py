@@ -77,9 +77,9 @@ def test_standard_library_only() -> None:
 
 
 def test_a_module_that_others_cannot_read_is_told(tree: Tree) -> None:
-    (tree.root / "opt/cannery/verifying/loader.py").chmod(0o600)
+    (tree.root / "opt/cannery/verifying/libraries.py").chmod(0o600)
     found = tree.check("static.readable")
-    assert "/opt/cannery/verifying/loader.py is closed to other users (mode 0600)" in [found.message, *found.details]
+    assert "/opt/cannery/verifying/libraries.py is closed to other users (mode 0600)" in [found.message, *found.details]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "ascii:strict", "utf-8"])

@@ -16,9 +16,9 @@ from data.verify_tree import REPOSITORY, Tree, elf
 
 import verify
 from verifying.image import Image, Options
-from verifying.loader import MACHINES, cached_libraries, read_elf
+from verifying.libraries import MACHINES, cached_libraries, read_elf
+from verifying.manifest import cann_version, same_version
 from verifying.outcome import Outcome, summary
-from verifying.versions import cann_version, same_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

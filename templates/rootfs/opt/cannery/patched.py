@@ -1,4 +1,4 @@
-"""Which patches of the manifest a tree lacks. Standard library only, Python 3.10 and later; it can be loaded by path.
+"""Which patches of the manifest are missing in a tree. Standard library only, Python 3.10 and later; loadable by path.
 
 `report` is for the start of a process that uses the tree: silent when all is well, else one line a file on stderr, by
 the first rank alone. Only files are read here, and compared by their hashes: nothing is written, started or imported.
@@ -17,7 +17,7 @@ RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 
 
 def faults(patches: Sequence[Mapping[str, Any]], place: Callable[[str], str] = str) -> list[str]:
-    """How the files of patches depart from their states after them, one line a file and patch.
+    """How files differ from their state after each patch, one line a file and patch.
 
     `place` gives where a path of the manifest is to be looked for.
     """
@@ -50,7 +50,7 @@ def read(path: str) -> bytes | OSError:
 
 
 def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -> str:
-    """How a file departs from its state after a patch; "" when it does not.
+    """How a file differs from its state after a patch; "" when it does not.
 
     `chain` has the hashes that it had before the first patch and after each (None: it was not there), `at` this one's.
     """
@@ -69,7 +69,7 @@ def file_fault(content: bytes | OSError, chain: Sequence[str | None], at: int) -
 
 
 def report(manifest: str = MANIFEST, env: Mapping[str, str] | None = None, stream: TextIO | None = None) -> None:
-    """Prints on stderr what the trees lack, one line a file; nothing when all is well or on another rank.
+    """Prints on stderr what is missing in the trees, one line a file; nothing when all is well or on another rank.
 
     Never raises: this runs when somebody's training starts.
     """

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return verified(options, root, path)
     except ManifestError as error:
         message = str(error)
-    except (KeyError, TypeError, AttributeError) as error:  # of what the checks cannot do without
+    except (KeyError, TypeError, AttributeError) as error:  # in a part that every check needs
         message = f"{path}: of another form ({type(error).__name__}: {error})"
     except LookupError as error:
         print(f"verify.py: {error.args[0]}", file=sys.stderr)

@@ -70,7 +70,7 @@ def data_table(folder: str) -> dict[str, object]:
 
 
 def data(folder: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes FOLDER/train.json, and has MindSpeed-RL's script make indexed files of it, which must hold each row."""
+    """Writes FOLDER/train.json and runs MindSpeed-RL's script on it; its indexed files must have every row."""
     lines = [{"problem": question, "answer": answer} for question, answer in tiny_parts.questions()]
     with open(os.path.join(folder, "train.json"), "w", encoding="utf-8") as file:
         json.dump(lines, file)

@@ -74,7 +74,7 @@ def table(folder: str, facts: Mapping[str, Any]) -> Table:
 
 
 def chosen(rows: Table, config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """(name, value) with the names that a configuration has. LookupError names all that it has under no name."""
+    """(name, value), by the first name that the configuration has. LookupError lists the settings without one."""
     lacking = []
     for names, value in rows:
         name = next((name for name in names if has(config, name.split("."))), "")
@@ -87,7 +87,7 @@ def chosen(rows: Table, config: Mapping[str, Any]) -> Iterator[tuple[str, object
 
 
 def has(config: object, parts: Iterable[str]) -> bool:
-    """Whether a nested mapping has a key, whatever its value."""
+    """Whether a nested mapping has a key, even with the value None."""
     for part in parts:
         if not isinstance(config, Mapping) or part not in config:
             return False
@@ -96,7 +96,7 @@ def has(config: object, parts: Iterable[str]) -> bool:
 
 
 def added(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Overrides of keys that a configuration may lack: SGLang needs the name of its attention on NPUs."""
+    """Overrides of keys that may be missing in a configuration: SGLang needs the name of its attention on NPUs."""
     return (f"++{AR}.rollout.engine_kwargs.sglang.attention_backend=ascend",) if facts["engine"] == "sglang" else ()
 
 

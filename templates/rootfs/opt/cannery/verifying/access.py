@@ -1,10 +1,10 @@
-"""Checks of access: other users can read what Python needs; whoever runs this has a name, and can write."""
+"""Checks of access: other users can read what Python needs; the user of this process has a name, and can write."""
 
 import os
 import re
 import stat
 
-from verifying.image import VENV, Entry, Image
+from verifying.image import VENV, Image
 from verifying.manifest import scripts, source_paths
 from verifying.outcome import Outcome, failed, judged, passed, warning
 
@@ -13,23 +13,20 @@ SCRIPT = ("/opt/cannery/verify.py", "/opt/cannery/verifying/**")
 
 
 def readable_check(image: Image) -> Outcome:
-    """Other users can read all that Python needs, and nothing of it lies below /root."""
+    """Other users can read everything that Python needs, and none of it is below /root."""
     base, sources = image.manifest["base"], source_paths(image.manifest)
     single = [base["python_home"], base["toolkit_home"], *scripts(base), SCRIPT[0], *image.find(SCRIPT[1])]
     ways = [VENV, f"{VENV}/bin/python", *single, image.shown(image.manifest_path), *sources]
     faults = [fault for path in ways for fault in closed_on_the_way(image, path)]
     every = [entry for tree in [VENV, *sources] for entry in image.tree(tree)]
-    faults += filter(None, (entry_fault(image, entry) for entry in every))
+    for entry in every:
+        if stat.S_ISLNK(entry.mode):
+            target = os.readlink(entry.path)
+            faults += [f"{image.shown(entry.path)} points below /root ({target})"] if target.startswith(PRIVATE) else []
+            continue
+        needed = 0o005 if stat.S_ISDIR(entry.mode) else 0o004
+        faults += [] if entry.mode & needed == needed else [closed(image.shown(entry.path), entry.mode)]
     return judged(list(dict.fromkeys(faults)), f"{len(every)} files and folders are readable by other users")
-
-
-def entry_fault(image: Image, entry: Entry) -> str:
-    """Why another user could not use a name of a tree; "" when they can."""
-    if stat.S_ISLNK(entry.mode):
-        target = os.readlink(entry.path)
-        return f"{image.shown(entry.path)} points below /root ({target})" if target.startswith(PRIVATE) else ""
-    needed = 0o005 if stat.S_ISDIR(entry.mode) else 0o004
-    return "" if entry.mode & needed == needed else closed(image.shown(entry.path), entry.mode)
 
 
 def closed(path: str, mode: int) -> str:
@@ -38,7 +35,7 @@ def closed(path: str, mode: int) -> str:
 
 
 def closed_on_the_way(image: Image, path: str) -> list[str]:
-    """Faults of the folders above a path, of the path, and of what its links lead to."""
+    """Faults of a path, of the folders above it, and of what its links lead to."""
     faults = []
     for seen in dict.fromkeys([path, image.shown(os.path.realpath(image.path(path)))]):
         if seen.startswith(PRIVATE):
@@ -59,9 +56,19 @@ NAMELESS = "HCCL between several cards fails for a user without a name, and so d
 
 
 def user_check(image: Image) -> Outcome:
-    """The image's user is in /etc/passwd as the manifest has it, and whoever runs this has a name there."""
+    """The image's user is in /etc/passwd as in the manifest, and the user of this process has a name there."""
     user, uid = image.manifest["user"], os.geteuid()
-    if user and (faults := user_faults(image, user)):
+    faults = []
+    if user and field(image, user["uid"], 0) != user["name"]:
+        faults.append(f"/etc/passwd has no user {user['name']} with uid {user['uid']}")
+    elif user:
+        for what, column in (("gid", 3), ("home", 5)):
+            wanted, found = user.get(what), field(image, user["uid"], column)
+            if wanted is not None and found and found != str(wanted):
+                faults.append(f"/etc/passwd gives {user['name']} the {what} {found}, the manifest says {wanted}")
+        if user.get("home") and not os.path.isdir(image.path(user["home"])):
+            faults.append(f"{user['home']}, the home of {user['name']}, is not there")
+    if faults:
         return judged(faults, "")
     name = field(image, uid, 0)
     if not name:
@@ -69,21 +76,6 @@ def user_check(image: Image) -> Outcome:
         return warning(f"uid {uid} has no line in /etc/passwd: {NAMELESS}; {at}, or mount an /etc/passwd that names it")
     made = f"{user['name']} ({user['uid']}), home {user.get('home')}" if user else "root"
     return passed(f"the image runs as {made}; this process is {name} ({uid})")
-
-
-def user_faults(image: Image, user: dict[str, object]) -> list[str]:
-    """How /etc/passwd and HOME depart from the manifest's user."""
-    if field(image, user["uid"], 0) != user["name"]:
-        return [f"/etc/passwd has no user {user['name']} with uid {user['uid']}"]
-    faults = []
-    for what, column in (("gid", 3), ("home", 5)):
-        wanted, found = user.get(what), field(image, user["uid"], column)
-        if wanted is not None and found and found != str(wanted):
-            faults.append(f"/etc/passwd gives {user['name']} the {what} {found}, the manifest says {wanted}")
-    home = str(user.get("home") or "")
-    if home and not os.path.isdir(image.path(home)):
-        faults.append(f"{home}, the home of {user['name']}, is not there")
-    return faults
 
 
 def field(image: Image, number: object, column: int, kind: str = "passwd") -> str:
@@ -101,7 +93,9 @@ def writable_check(image: Image) -> Outcome:
         places[f"home {user['home']}"] = user["home"]
     closed = [f"{label}: {why}" for label, path in places.items() if (why := why_closed(image, path))]
     if closed and all(why.endswith(READ_ONLY) for why in closed):
-        tops = sorted({top(path) for path in places.values() if why_closed(image, path)})
+        # A variable may name a part of the image's caches: all of them go on one tmpfs.
+        shut = [path for path in places.values() if why_closed(image, path)]
+        tops = sorted({"/".join(path.split("/")[:4]) if path.startswith("/var/cache/") else path for path in shut})
         given = " ".join(f"--tmpfs {path}" for path in tops)
         return warning(f"this container is read-only, and programs write to {', '.join(tops)}: start it with {given}")
     if closed:
@@ -131,9 +125,3 @@ def why_closed(image: Image, path: str) -> str:
         return READ_ONLY
     about = os.stat(here)
     return f"{image.shown(here)} belongs to {about.st_uid}:{about.st_gid}, mode {about.st_mode & 0o7777:04o}"
-
-
-def top(path: str) -> str:
-    """What to mount a tmpfs on: the folder of this image's caches, of which a variable names a part."""
-    parts = path.split("/")
-    return "/".join(parts[:4]) if path.startswith("/var/cache/") else path

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from verifying.child import work
 from verifying.image import VENV, Image
-from verifying.manifest import scripts
+from verifying.manifest import CANN_VERSION, cann_version, scripts, without_build
 from verifying.outcome import Outcome, failed, judged, passed, warning
-from verifying.versions import CANN_VERSION, cann_version, without_build
 
 
 def python_check(image: Image) -> Outcome:
@@ -55,9 +54,13 @@ def base_check(image: Image) -> Outcome:
             faults.append(f"{item['name']}: {item['path']} states no CANN version")
         elif found != wanted or notes:
             faults.append(f"{item['name']} is {found} ({item['path']}), the target's CANN is {wanted}{notes}")
+    # The info files of an installed CANN: beside the manifest's version files, and where `latest` leads.
+    places = [os.path.dirname(item["path"]) for item in base["version_files"]]
+    places.append("/usr/local/Ascend/ascend-toolkit/latest/*-linux")
+    info_files = dict.fromkeys(path for place in places for path in image.find(f"{place}/*_install.info"))
     faults += [
         f"{path} names CANN {', '.join(others)}, the target's is {cann}"
-        for path in info_files(image, [item["path"] for item in base["version_files"]])
+        for path in info_files
         if (others := sorted(stated(image.text(path)) - {cann}))
     ]
     listed = "; ".join(f"{name} {version} ({path})" for name, version, path in seen)
@@ -68,12 +71,6 @@ def base_check(image: Image) -> Outcome:
     if not seen:
         faults.append("the manifest names no version file of CANN")
     return judged(faults, f"CANN {cann}: {listed}")
-
-
-def info_files(image: Image, paths: Iterable[str]) -> list[str]:
-    """The info files of an installed CANN: beside the manifest's version files, and where `latest` leads."""
-    places = [os.path.dirname(path) for path in paths] + ["/usr/local/Ascend/ascend-toolkit/latest/*-linux"]
-    return list(dict.fromkeys(path for place in places for path in image.find(f"{place}/*_install.info")))
 
 
 def stated(text: str) -> set[str]:

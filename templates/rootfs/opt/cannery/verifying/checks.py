@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from verifying import access, base, environment, files, leftovers, libraries, npu, packages, shadow, train
+from verifying import access, base, environment, leftovers, libraries, npu, packages, shadow, train
 from verifying.image import Image
 from verifying.imports import PAIR, PLUGINS, PYTHON, has_pair, has_plugins, import_ids, import_outcomes
 from verifying.manifest import nearest
@@ -17,7 +17,7 @@ from verifying.train import tidy
 
 LEVELS = ("static", "import", "npu", "train")
 USUAL = LEVELS[:3]  # train takes minutes and writes: it runs when it is asked for by name
-# A check whose ground failed would only repeat that failure.
+# A check is skipped where a check that it needs has failed: it would only repeat that failure.
 NEEDS = {**npu.NEEDS, **train.NEEDS, "train.step": (*train.NEEDS["train.step"], *npu.NEEDS["npu.tensor"], "npu.tensor")}
 
 
@@ -42,8 +42,8 @@ CHECKS: dict[str, Callable[[Image], Outcome]] = {
     "static.base": base.base_check,
     "static.wheels": packages.wheels_check,
     "static.sources": packages.sources_check,
-    "static.files": files.files_check,
-    "static.patches": files.patches_check,
+    "static.files": packages.files_check,
+    "static.patches": packages.patches_check,
     "static.env": environment.env_check,
     "static.set-env": environment.set_env_check,
     "static.preload": environment.preload_check,

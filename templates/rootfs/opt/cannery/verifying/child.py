@@ -65,7 +65,7 @@ def run(image: Image, command: Sequence[str]) -> Finished:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Kills a child and whatever it started."""
+    """Kills a child and all processes that it started."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:

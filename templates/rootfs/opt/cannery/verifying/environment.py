@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from verifying.child import run
 from verifying.image import Image
-from verifying.loader import entries, folders
+from verifying.libraries import entries, folders
 from verifying.manifest import scripts, shown
 from verifying.outcome import Outcome, judged, passed, warning
 
@@ -19,7 +19,7 @@ from verifying.outcome import Outcome, judged, passed, warning
 LISTS = re.compile(r"((LD_)?LIBRARY_|PYTHON|C|PKG_CONFIG_|MAN|CMAKE_PREFIX_)?PATH|LD_PRELOAD")
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHELLS_OWN = {"PWD", "OLDPWD", "SHLVL", "_", "ATB_CXX_ABI"}
-# What a shell prints before its environment: its own files may print, too.
+# Printed between the output of the shell's own start-up files and its environment.
 MARK = "cannery-environment-follows"
 PRINT = f"printf '\\0{MARK}\\0'; env -0"
 PROOFS = {"libjemalloc": "mallctl"}  # what only that library defines
@@ -45,7 +45,7 @@ def env_check(image: Image) -> Outcome:
 
 
 def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
-    """How an environment departs from the manifest's."""
+    """How an environment differs from the manifest's."""
     faults, manifest = [], image.manifest["env"]
     for name, wanted in manifest.items():
         found = env.get(name)
@@ -54,7 +54,7 @@ def env_faults(image: Image, env: Mapping[str, str]) -> list[str]:
         elif LISTS.fullmatch(name) or (":" in wanted and all(item.startswith("/") for item in entries(manifest, name))):
             rest = iter(entries(env, name))  # others may be between the manifest's
             missing = next((item for item in entries(manifest, name) if item not in rest), "")
-            faults += [f"{name} lacks {missing}, or has it out of order"] if missing else []
+            faults += [f"{missing} is missing in {name}, or out of order"] if missing else []
         elif found != wanted:
             faults.append(f"{name} is {shown(found)}, the manifest says {shown(wanted)}")
     home, abi = env.get("ATB_HOME_PATH", ""), image.manifest["base"]["atb_abi"]
@@ -108,9 +108,9 @@ def set_env_check(image: Image) -> Outcome:
 
 
 def missing_parts(image: Image, name: str, env: Mapping[str, str]) -> list[str]:
-    """What a variable of CANN's scripts has, and the environment has not: it, or entries of a list.
+    """What of a variable of CANN's scripts is missing in the environment: all of it, or entries of a list.
 
-    Another single value is the profile's choice, or that of torch's C++ ABI.
+    Another single value is the choice of the profile, or follows from torch's C++ ABI.
     """
     if name not in image.env:
         return [f"{name} is not set, CANN's scripts give {shown(env[name])}"]
@@ -118,7 +118,7 @@ def missing_parts(image: Image, name: str, env: Mapping[str, str]) -> list[str]:
     lost = [entry for entry in entries(env, name) if entry.startswith("/") and any_abi(entry) not in there]
     usual = USUAL_PATH.split(":") if name == "PATH" else []
     is_list = LISTS.fullmatch(name) is not None
-    return [f"{name} lacks {entry}, which CANN's scripts give" for entry in lost if is_list and entry not in usual]
+    return [f"{entry} of CANN's scripts is missing in {name}" for entry in lost if is_list and entry not in usual]
 
 
 def any_abi(path: str) -> str:
@@ -144,13 +144,19 @@ def preload_check(image: Image) -> Outcome:
         if not name.startswith("/"):  # the loader looks for it
             path = image.first(f"{folder}/{name}" for folder in folders(image))
         if not path or not image.exists(path):
-            near = candidates(image, os.path.basename(name))
+            stem = glob.escape(os.path.basename(name).split(".so", maxsplit=1)[0])
+            places = (*folders(image), "/usr/local/lib", "/usr/lib/*-linux-gnu")
+            found = {file for folder in places for file in image.find(f"{folder}/{stem}.so*")}
+            near = sorted(filter(image.exists, found))
             notes = f"found: {', '.join(near)}" if near else "nothing like it was found"
             faults.append(f"{name} does not exist; {notes}")
         elif os.path.realpath(image.path(path)) not in mapped:
             faults.append(f"{name} exists but is not loaded in this process")
-        elif fault := disguised(image, name, path):
-            faults.append(fault)
+        else:  # what only that library defines, as far as that is known
+            symbol = next((symbol for stem, symbol in PROOFS.items() if os.path.basename(name).startswith(stem)), "")
+            with open(image.path(path), "rb") as file:
+                is_good = not symbol or f"\0{symbol}\0".encode() in file.read()
+            faults += [] if is_good else [f"{name} is not the library of that name: it does not define {symbol}"]
     return judged(faults, f"{', '.join(names)} loaded" if names else "nothing is to be preloaded")
 
 
@@ -161,19 +167,3 @@ def programs_check(image: Image) -> Outcome:
     missing = [name for name in names if not shutil.which(name, path=places)]
     faults = [f"{name} is not on PATH, and is called at run time" for name in missing]
     return judged(faults, f"{', '.join(names)} on PATH" if names else "no program is called at run time")
-
-
-def disguised(image: Image, name: str, path: str) -> str:
-    """The fault of a library that is not the one of its name, as far as that is known; "" when it is not."""
-    symbol = next((symbol for stem, symbol in PROOFS.items() if os.path.basename(name).startswith(stem)), "")
-    with open(image.path(path), "rb") as file:
-        good = not symbol or f"\0{symbol}\0".encode() in file.read()
-    return "" if good else f"{name} is not the library of that name: it does not define {symbol}"
-
-
-def candidates(image: Image, name: str) -> list[str]:
-    """Files that may have been meant by a preload entry that does not exist."""
-    stem = glob.escape(name.split(".so", maxsplit=1)[0])
-    places = (*folders(image), "/usr/local/lib", "/usr/lib/*-linux-gnu")
-    found = {path for folder in places for path in image.find(f"{folder}/{stem}.so*")}
-    return sorted(filter(image.exists, found))

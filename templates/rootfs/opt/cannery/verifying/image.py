@@ -47,7 +47,7 @@ class Image:
     cwd: str = "/"
     options: Options = Options()
     manifest_path: str = MANIFEST
-    memory: dict[str, Any] = field(default_factory=dict)  # what several checks need and only one should compute
+    memory: dict[str, Any] = field(default_factory=dict)  # values that several checks need, computed once
 
     def path(self, path: str) -> str:
         """Where an absolute path of the image is on this machine."""
@@ -62,7 +62,7 @@ class Image:
         return os.path.exists(self.path(path))
 
     def text(self, path: str) -> str:
-        """A file of the image as text, whatever its bytes; "" when it cannot be read."""
+        """A file of the image as text, with odd bytes replaced; "" when it cannot be read."""
         return read_text(self.path(path))
 
     def find(self, pattern: str) -> list[str]:
@@ -133,7 +133,7 @@ def walk(folder: str, until: float = float("inf")) -> list[Entry]:
 
 
 def read_text(path: str) -> str:
-    """A file as text, whatever its bytes; "" when it cannot be read."""
+    """A file as text, with odd bytes replaced; "" when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

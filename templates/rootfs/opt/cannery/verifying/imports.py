@@ -16,11 +16,10 @@ from typing import Any
 
 from verifying.child import Answer, run, work
 from verifying.image import VENV, Image
-from verifying.loader import advice, missing_library
-from verifying.manifest import installed
+from verifying.libraries import advice, missing_library
+from verifying.manifest import cann_version, installed, normal_name, release, same_version
 from verifying.outcome import Outcome, failed, judged, passed, skipped
 from verifying.packages import distributions
-from verifying.versions import cann_version, normal_name, release, same_version
 
 PLUGINS = "import.plugins"
 HOST, PLATFORM = "vllm", "vllm.platform_plugins"
@@ -57,16 +56,6 @@ def plugin_task(point: EntryPoint) -> dict[str, Any]:
     return {"do": "plugin", "module": module, "attribute": attribute, "call": point.group == PLATFORM, **about}
 
 
-def plugin_faults(image: Image, point: EntryPoint, answer: Answer) -> list[str]:
-    """Why a plugin that a child loaded is not the installed one; static.shadow looks where its module comes from."""
-    result, module = answer.result, plugin_task(point)["module"]
-    if not result["file"]:
-        where = " and ".join(map(image.shown, result["places"])) or "nowhere"
-        return [f"{shown(point)}: {module} is a folder without code: {where}"]
-    faults = [f"{shown(point)}: {image.shown(result['file'])} has no {result['lacks']}"] if result["lacks"] else []
-    return faults + ([] if result["seen"] else [f"{shown(point)}: Python does not find this entry point"])
-
-
 PAIR = "import.torch-npu-pair"
 PYTHON = "import.python"  # the `python` that PATH gives, in the image's environment
 TORCH_NPU = {"import.torch_npu", PAIR}  # the checks that import what that `python` has to import
@@ -75,7 +64,7 @@ WRONG_SOC = re.compile(r"soc[ _]?version.{0,60}(mismatch|not match|unsupported|n
 
 
 def import_ids(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """Check id → what the manifest has of its module: one check a module (`import.<module>`), whoever names it."""
+    """Check id → the manifest's entries for its module. Each module has one check, `import.<module>`."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     of_patches = (
         {**file, "component": patch["component"]}
@@ -89,7 +78,7 @@ def import_ids(manifest: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]
 
 
 def not_imported(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Check id → why a module cannot be imported in a stand-in image: by itself, or without its distribution."""
+    """Check id → why a module cannot be imported in a stand-in image: it, or its distribution, is left out."""
     rows = ((name, item) for name, items in import_ids(manifest).items() for item in items)
     return {name: item["standin"] for name, item in rows if item.get("standin")} | {
         f"import.{module}": f"{item['name']} is left out: {item['reason']}"
@@ -129,7 +118,7 @@ def import_outcomes(image: Image, wanted: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def trouble(image: Image, answer: Answer) -> Outcome | None:
-    """The failure of what did not load, or was built for another chip; None when there is none."""
+    """The failure of a module that did not load or was built for another chip; None without one."""
     if not answer.ok:
         return failed_import(image, answer)
     wrong_soc = next((line.strip() for line in answer.noise.splitlines() if WRONG_SOC.search(line)), "")
@@ -159,7 +148,8 @@ def import_outcome(image: Image, answer: Answer, items: Sequence[Mapping[str, An
                 faults.append(f"{item['module']}.{item['attribute']} is {found}, the manifest says {item['equals']}")
     version, file = answer.result["version"], answer.result["file"]
     trees = {item["component"] for item in image.manifest["sources"]}
-    # Without __init__.py a folder imports as a namespace: meant in some trees, else what is left of a removed package.
+    # Without __init__.py a folder imports as a namespace package. Some trees have such on purpose; elsewhere it is
+    # left of a removed package.
     if not file and items[0]["component"] not in trees:
         places = " and ".join(map(image.shown, answer.result["places"])) or "nowhere"
         faults.append(f"{items[0]['module']} is a folder without code: {places}")
@@ -195,8 +185,16 @@ def plugins_outcome(image: Image, answers: Sequence[tuple[EntryPoint, Answer]]) 
         faults.append(f"no distribution of the manifest is a platform plugin of vLLM (entry points {PLATFORM})")
     for point, answer in answers:
         bad = trouble(image, answer)
-        faults += [f"{shown(point)}: {bad.message}"] if bad else plugin_faults(image, point, answer)
-        details += bad.details if bad else ()
+        if bad:
+            faults.append(f"{shown(point)}: {bad.message}")
+            details += bad.details
+        elif not answer.result["file"]:
+            where = " and ".join(map(image.shown, answer.result["places"])) or "nowhere"
+            faults.append(f"{shown(point)}: {plugin_task(point)['module']} is a folder without code: {where}")
+        else:  # static.shadow looks where its module comes from
+            file, gone = image.shown(answer.result["file"]), answer.result["lacks"]
+            faults += [f"{shown(point)}: {file} has no {gone}"] if gone else []
+            faults += [] if answer.result["seen"] else [f"{shown(point)}: Python does not find this entry point"]
         gives = answer.result["gives"] if answer.ok else ""
         good.append(f"{shown(point)} gives {gives}" if gives else shown(point))
     outcome = judged(faults, "; ".join(good))
@@ -204,7 +202,7 @@ def plugins_outcome(image: Image, answers: Sequence[tuple[EntryPoint, Answer]]) 
 
 
 def old_nnal(image: Image, symbol: str) -> str:
-    """What a symbol of ATB means that torch_npu wants and NNAL does not have."""
+    """The message about a symbol of ATB that torch_npu needs and NNAL does not define."""
     version = next(
         (item["version"] for item in image.manifest["wheels"] if normal_name(item["name"]) == "torch-npu"), ""
     )

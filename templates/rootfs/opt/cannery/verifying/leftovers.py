@@ -55,12 +55,14 @@ def leftovers_check(image: Image) -> Outcome:
     started = container_start(image)
     for path in matching(image, CACHES):
         where = image.path(path)
-        kept = os.path.basename(path) in {"lock", "partial", "auxfiles"} and not has_files(where)
-        if not kept and os.lstat(where).st_mtime < started:
+        is_empty = not (os.listdir(where) if os.path.isdir(where) else os.path.getsize(where))
+        is_kept = is_empty and os.path.basename(path) in {"lock", "partial", "auxfiles"}
+        if not is_kept and os.lstat(where).st_mtime < started:
             faults.append(f"{path}: a cache was left")
     env = image.manifest["env"]
     faults += [f"ENV {name} was left in the image" for name in env if of_network(name) or is_index(name, env[name])]
-    faults += [f"ENV {name}={env[name]} turns verification off" for name in env if is_unverified(name, env[name])]
+    off = [name for name in env if name in UNVERIFIED_ENV and re.fullmatch(UNVERIFIED_ENV[name], env[name])]
+    faults += [f"ENV {name}={env[name]} turns verification off" for name in off]
     faults += unverified(image)
     for path in matching(image, SHELL_FILES):
         setting = SETTING.search(image.text(path))
@@ -87,11 +89,6 @@ def unverified(image: Image) -> list[str]:
     return faults
 
 
-def is_unverified(name: str, value: str) -> bool:
-    """Whether a variable turns the verification of servers off."""
-    return name in UNVERIFIED_ENV and re.fullmatch(UNVERIFIED_ENV[name], value) is not None
-
-
 def of_network(name: str) -> bool:
     """Whether a variable names a proxy or a bundle of certificates."""
     return bool(PROXY.fullmatch(name) or BUNDLE.fullmatch(name))
@@ -116,11 +113,6 @@ def ours(image: Image, path: str) -> bool:
 
     places = image.remember("mounts", mounts)
     return os.path.lexists(image.path(path)) and not any(f"{path}/".startswith(place) for place in places)
-
-
-def has_files(path: str) -> bool:
-    """Whether a file has content, or a folder has names."""
-    return any(os.scandir(path)) if os.path.isdir(path) else os.path.getsize(path) > 0
 
 
 def container_start(image: Image) -> float:

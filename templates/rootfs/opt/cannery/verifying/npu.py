@@ -4,14 +4,14 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from verifying.access import field
 from verifying.child import run, work
 from verifying.image import Image
 from verifying.imports import failed_import
-from verifying.loader import DRIVER, entries
+from verifying.libraries import DRIVER, entries
 from verifying.outcome import Outcome, failed, judged, passed, warning
 
 
@@ -35,27 +35,25 @@ def find_nodes(image: Image) -> Nodes:
     return Nodes(cards, (*cards, *present), tuple(lacking if cards else [*lacking, "/dev/davinci0"]))
 
 
-def node_faults(image: Image) -> list[str]:
-    """Why this process cannot use the nodes that exist."""
-    return [fault for path in find_nodes(image).present if (fault := node_fault(image, path))]
-
-
-def node_fault(image: Image, path: str) -> str:
-    """Why this process cannot use a node that exists; "" when it can."""
-    real = image.path(path)
-    about = os.stat(real)
-    if image.root == "/" and not stat.S_ISCHR(about.st_mode):
-        return f"{path} is not a device (a mount of a missing file makes a folder)"
-    if os.access(real, os.R_OK | os.W_OK):
-        return ""
-    if os.geteuid() == 0 or about.st_mode & 0o006 == 0o006:
-        return f"{path} is closed to this container by its device rules: give the node with --device"
-    owner = f"{field(image, about.st_uid, 0)}({about.st_uid})"
-    group = f"{field(image, about.st_gid, 0, 'group')}({about.st_gid})"
-    me = f"this process is uid {os.geteuid()}, groups {', '.join(map(str, sorted({os.getegid(), *os.getgroups()})))}"
-    mode = f"mode {stat.S_IMODE(about.st_mode):04o}"
-    advice = f": add --group-add {about.st_gid}" if about.st_mode & 0o060 == 0o060 else ""
-    return f"{path} belongs to {owner}:{group}, {mode}; {me}{advice}"
+def node_faults(image: Image) -> Iterator[str]:
+    """Why this process cannot use the nodes that exist, one fault a node."""
+    for path in find_nodes(image).present:
+        real = image.path(path)
+        about = os.stat(real)
+        if image.root == "/" and not stat.S_ISCHR(about.st_mode):
+            yield f"{path} is not a device (a mount of a missing file makes a folder)"
+        elif os.access(real, os.R_OK | os.W_OK):
+            continue
+        elif os.geteuid() == 0 or about.st_mode & 0o006 == 0o006:
+            yield f"{path} is closed to this container by its device rules: give the node with --device"
+        else:
+            owner = f"{field(image, about.st_uid, 0)}({about.st_uid})"
+            group = f"{field(image, about.st_gid, 0, 'group')}({about.st_gid})"
+            groups = ", ".join(map(str, sorted({os.getegid(), *os.getgroups()})))
+            me = f"this process is uid {os.geteuid()}, groups {groups}"
+            mode = f"mode {stat.S_IMODE(about.st_mode):04o}"
+            advice = f": add --group-add {about.st_gid}" if about.st_mode & 0o060 == 0o060 else ""
+            yield f"{path} belongs to {owner}:{group}, {mode}; {me}{advice}"
 
 
 def driver_library(image: Image) -> str:
@@ -74,7 +72,7 @@ def five_points(image: Image) -> list[str]:
         "nodes": missing(nodes.lacking),
         "mounts": missing([path for path in mounts if os.path.isdir(image.path(path)) != path.endswith("/lib64")]),
         "driver": [] if driver_library(image) else ["missing libascend_hal.so"],
-        "permission": node_faults(image) if nodes.present else ["missing: no node to open"],
+        "permission": [*node_faults(image)] if nodes.present else ["missing: no node to open"],
         "env": missing([name for name in image.manifest["env"] if name not in image.env]),
     }
     return [f"{name}: {'; '.join(faults) or 'ok'}" for name, faults in points.items()]

@@ -62,7 +62,7 @@ def result_of(outcomes: Sequence[Outcome], options: Options) -> str:
     """passed, failed or unable, over all checks."""
     if any(item.status == "failed" and not item.unable for item in outcomes):
         return "failed"
-    # Of the level train only the step can lack an NPU, and it alone is skipped for that.
+    # In the level train, only the step needs an NPU and is skipped without one.
     proofs = [item for item in outcomes if item.level == "npu" or item.id == STEP]
     lacking = options.require_npu and any(item.status == "skipped" for item in proofs)
     return "unable" if lacking or any(item.unable for item in outcomes) else "passed"
@@ -89,7 +89,7 @@ def values_of(item: Outcome) -> dict[str, Any]:
 
 
 def summary(outcomes: Sequence[Outcome], result: str) -> str:
-    """The last line. It never reports an NPU as good that was not tested."""
+    """The last line. It reports an NPU that was not tested as such."""
     counts = {status: count for status, count in counts_of(outcomes).items() if count}
     parts = [f"{n} {status}{'s' if status == 'warning' and n != 1 else ''}" for status, n in counts.items()]
     npu = [item for item in outcomes if item.level == "npu"]

@@ -9,11 +9,10 @@ from typing import Any
 from verifying.child import work
 from verifying.image import Image, below, read_text, within
 from verifying.imports import import_ids
-from verifying.loader import entries
-from verifying.manifest import source_paths
+from verifying.libraries import entries
+from verifying.manifest import normal_name, source_paths
 from verifying.outcome import Outcome, failed, judged
 from verifying.packages import all_records, distributions, records
-from verifying.versions import normal_name
 
 # Names that wheels put at the top by mistake (verl's has tests and scripts) and that any working folder may hold.
 COMMON_NAMES = re.compile(
@@ -67,16 +66,6 @@ def packages_on_path(image: Image, path: str) -> Iterator[str]:
         if within(folder, image.path(path)):
             for pattern in ("*/__init__.py", "*/*/__init__.py"):
                 yield from (found.partition("/")[0] for found in glob.glob(pattern, root_dir=folder))
-
-
-def homes_of(image: Image, name: str) -> list[str]:
-    """The folders, on this machine, in which a module belongs: the trees that bring it, else anywhere of the manifest.
-
-    A distribution that was made from a tree and is no editable install is in site-packages like any other.
-    """
-    top = name.partition(".")[0]
-    trees = [image.path(path) for path, names in source_modules(image).items() if top in names]
-    return trees or [image.site, *map(image.path, source_paths(image.manifest))]
 
 
 def version_at(image: Image, path: str) -> str:
@@ -145,7 +134,10 @@ def shadow_fault(image: Image, name: str, found: Mapping[str, Any]) -> str:
         return ""  # a namespace: what its portions share has its own entry
     if not below(origin, homes) and not (at_home or strange):
         return ""  # of the base or of Python itself
-    wanted = homes_of(image, name)
+    # Where it belongs: in the trees that bring it, else anywhere of the manifest. A distribution that was made from a
+    # tree and is no editable install is in site-packages like any other.
+    trees = [image.path(path) for path, names in source_modules(image).items() if name.partition(".")[0] in names]
+    wanted = trees or homes
     if not below(origin, wanted):
         return f"{name} comes from {described(image, origin)}, not from {' or '.join(map(image.shown, wanted))}"
     return ""

@@ -11,23 +11,23 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from verifying.child import Answer, end, ending, start, work
 from verifying.image import Image, read_text
 from verifying.imports import not_imported
-from verifying.manifest import installed
+from verifying.manifest import installed, normal_name
 from verifying.npu import visible
 from verifying.outcome import Outcome, failed, passed, skipped
-from verifying.versions import normal_name
 
 MARK = "CANNERY_TRAIN"  # by it the processes are known that a trainer left behind: ray's are in sessions of their own
 KEY = "scratch"
-# What ray is to count, whatever the container has: MindSpeed-RL asks for 8 CPUs a card and 10 beside, verl for 3 a card
-# and some more, and where fewer are counted they wait without end. Ray starts as many workers ahead, not one a core.
+# The CPUs that ray counts, regardless of the container's: MindSpeed-RL asks for 8 a card and 10 more, verl for 3 a card
+# and some more. With fewer they wait forever. Ray also starts this many workers ahead, in place of one a core.
 RESOURCES = {"RAY_OVERRIDE_RESOURCES": '{"CPU": 32}'}
 # The step is on one machine, and verify's container has no network, where no other address is to be found.
 ALONE = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -78,22 +78,15 @@ def tidy(image: Image) -> None:
     folder = image.memory.get(KEY)
     if not folder:
         return
-    for number in left_running(folder):
+    wanted = f"{MARK}={folder}".encode()
+    for number in map(int, filter(str.isdigit, os.listdir("/proc"))):
         with suppress(OSError):
-            os.kill(number, signal.SIGKILL)
+            with open(f"/proc/{number}/environ", "rb") as file:
+                is_left = number != os.getpid() and wanted in file.read().split(b"\0")
+            if is_left:
+                os.kill(number, signal.SIGKILL)
     if not image.options.scratch:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def left_running(folder: str) -> list[int]:
-    """The processes that were started with this folder in their environment."""
-    wanted = f"{MARK}={folder}".encode()
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-            if wanted in file.read().split(b"\0"):
-                found.append(int(name))
-    return [number for number in found if number != os.getpid()]
 
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -182,11 +175,6 @@ def trainer(manifest: Mapping[str, Any]) -> str:
     return next((name for name in TRAINERS if name in names), "")
 
 
-def model_check(image: Image) -> Outcome:
-    """A tokenizer and a Qwen2 of two layers are made, saved, loaded, and trained one step on the CPU."""
-    return staged(image, "model")
-
-
 def data_check(image: Image) -> Outcome:
     """Made-up prompts are written in the trainer's form, and its own code reads them back."""
     reason = why_no_data(image)
@@ -197,11 +185,6 @@ def why_no_data(image: Image) -> str:
     """Why MindSpeed-RL's own code cannot be imported on a stand-in; "" when the trainer's code can."""
     is_standin = image.manifest["base"]["kind"] == "standin" and trainer(image.manifest) == "mindspeed-rl"
     return not_imported(image.manifest).get("import.mindspeed_rl", "") if is_standin else ""
-
-
-def config_check(image: Image) -> Outcome:
-    """The trainer's own configuration takes the settings of the step."""
-    return staged(image, "config")
 
 
 def step_check(image: Image) -> Outcome:
@@ -233,7 +216,7 @@ def staged(image: Image, stage: str) -> Outcome:
 
 
 def stage_fault(image: Image, stage: str) -> Outcome | None:
-    """Why a stage was not done; None when it was. For the step: why one of them was not."""
+    """Why a stage was not done; None when it was. For the step: why an earlier stage was not done."""
     for name, answer in answers(image).items():
         if not answer.ok:
             why = answer.causes[-1] if name == stage else f"train.{name}: {answer.causes[-1]}"
@@ -280,9 +263,11 @@ def cards(image: Image) -> int:
     return 1 if isinstance(found, str) else min(max(len(found), 1), MOST_CARDS)
 
 
-CHECKS = {
-    "train.model": model_check,
+CHECKS: dict[str, Callable[[Image], Outcome]] = {
+    # A tokenizer and a Qwen2 of two layers are made, saved, loaded, and trained one step on the CPU.
+    "train.model": partial(staged, stage="model"),
     "train.data": data_check,
-    "train.config": config_check,
+    # The trainer's own configuration takes the settings of the step.
+    "train.config": partial(staged, stage="config"),
     "train.step": step_check,
 }
