@@ -79,7 +79,9 @@ class Bench:
         """Run build.py with a cache, and with a folder beside it for what it renders."""
         work = self.folder / f"out-{cache.name}"
         work.mkdir(exist_ok=True)
-        env = {**os.environ, "CANNERY_CACHE": str(cache)}
+        # Python keeps the byte code of Cannery itself, as it does by default.
+        own = {"CANNERY_CACHE": str(cache), "PYTHONPYCACHEPREFIX": str(self.folder / "pycache")}
+        env = {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": ""}
         command = (sys.executable, "-c", RUN, str(ROOT), str(work), *arguments, "--quiet")
         subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.DEVNULL)
 
@@ -206,6 +208,8 @@ def warm_cache(bench: Bench, code: Path, *more: str) -> Path:
     names = (bench.plan.base_reference, foundation_reference(bench.plan), bench.plan.reference, *more)
     cache = bench.new_cache(names, "catalog", "pip", "verified")
     bench.keep_code(cache, code, notes=True)
+    shutil.copy(code / "boxes.able", cache)
+    shutil.copytree(code / "layers/pythons", cache / "layers/pythons")
     return cache
 
 
