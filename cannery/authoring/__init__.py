@@ -1,1 +1,1 @@
-"""The next stack by commands: a new profile, the facts of a release or commit, a new CANN line."""
+"""Files for new versions: the facts of a release or a commit, and a new CANN line."""

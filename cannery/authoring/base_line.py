@@ -1,4 +1,4 @@
-"""images/bases/<line>.yaml from what the images of a CANN version set, or from their Dockerfiles."""
+"""Make images/bases/<line>.yaml from the environment of a CANN version's images, or from their Dockerfiles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where files come from: package indexes, git hosts and registries of the catalog, and hashes that others published.
 
-An address holds no credentials, which the host's own settings have (pip's, git's credential helper, docker's login):
-files of the catalog are committed. A message about an address that might hold some does not show it.
+Files of the catalog are committed, so an address holds no credentials: the host's own settings have them (pip's, git's
+credential helper, docker's login). Messages do not show an address that may have some.
 
 A lock takes hashes of images/hashes.yaml where the index is not reached. A wrong hash can only stop a build, since the
 file that is downloaded is compared with it.
@@ -22,8 +22,7 @@ from cannery.errors import UsageError
 from cannery.util.addresses import parse_reference
 
 REPOSITORY = "{repository}"
-# `git@host:path`, as ssh has it: the user's name is everybody's.
-# A user or a host that begins with - is an option to ssh.
+# `git@host:path`, as ssh writes it: the user's name is no secret. One that begins with - is an option to ssh.
 SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
 SSH_USER = re.compile(r"(?<=^ssh://)(?!-)[A-Za-z0-9_.-]+@")
 HOST = re.compile(r"(?!-)[\w.-]+|\[[0-9A-Fa-f:.]+\]")
@@ -95,15 +94,15 @@ def _registry(value: str, _option: str) -> str:
 
 
 def reference_fault(text: str) -> str:
-    """Say why an image reference of a user is not even read, without what may be secret in it; "" when it is.
+    """Return why an image reference of a user is refused, without parts that may be secret; "" when it is read.
 
-    It has a scheme or credentials, or the query of an address, where tokens are.
+    Refused are a scheme, credentials, and the query of an address, where tokens are.
     """
     named, _, digest = text.rpartition("@")
     if "://" in text:
         return "an image reference has no scheme (https://)" + ("" if "@" not in text else " and no credentials")
     if "?" in text or "#" in text:
-        return "an image reference has nothing behind a ? or #, as addresses have"
+        return "an image reference has no query or fragment (? or #)"
     return "" if "@" not in text or (digest.startswith("sha256:") and "@" not in named) else "it has credentials in it"
 
 
@@ -117,7 +116,7 @@ class Index(Closed):
 
     `pages` are mirrors that are plain pages of links, tried before them. `public_pages` are such mirrors that messages
     name, and that nothing asks before the user has set one.
-    Without a URL it is nowhere: what is bound to it comes from files of the user (WHEELHOUSE, find-links).
+    Without a URL, what is bound to it comes from files of the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]

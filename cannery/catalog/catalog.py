@@ -94,7 +94,7 @@ class Substitute(Closed):
 
 
 class Replaced(Closed):
-    """That a profile is a documented set of the past: the day of its guide, and the profile to take in its place."""
+    """Marks a documented set of the past: the day of its guide, and the profile to take in its place."""
 
     date: fields.DateText
     by: fields.Name
@@ -234,7 +234,7 @@ class BaseLine(Closed):
 
     @property
     def program_folders(self) -> tuple[str, ...]:
-        """The folders that a script puts onto PATH and ENV does not name: a script in a `bin` brings that.
+        """The folders that scripts add to PATH and ENV does not name: those of scripts in a `bin`.
 
         triton-ascend finds its compiler, AscendNPU-IR's, there.
         """
@@ -258,14 +258,14 @@ class StubLibrary(Closed):
 class StandIn(Closed):
     """images/standin/recipe.yaml: what the stand-in base is made of (DESIGN, "Stand-in base")."""
 
-    # Raised when the code that makes the image changes what it makes.
+    # Increased when the code that makes the image changes its content.
     schema_number: int = Field(alias="schema", ge=1)
     suite: fields.WordText
     python: fields.PythonText
     # Seconds since 1970: the mtime of every file. Every file system and archive can hold it.
     epoch: int = Field(ge=0, le=2**31 - 1)
     packages: tuple[fields.PackageText, ...] = Field(min_length=1)
-    # Globs of absolute paths that stay out of the image, and of those below them that come in all the same.
+    # Globs of absolute paths that stay out of the image, and of paths below them that are still included.
     leave_out: tuple[fields.GlobText, ...] = ()
     keep: tuple[fields.GlobText, ...] = ()
     # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.

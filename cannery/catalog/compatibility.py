@@ -58,7 +58,7 @@ def _check_sources(field: str, named: Iterable[str], sources: Collection[str]) -
     """Raise `FaultError` at the first entry of a list whose source is not among `sources`."""
     for position, source in enumerate(named):
         if source not in sources:
-            what = f"a source that `sources` has not: {source}"
+            what = f"a source that is not in `sources`: {source}"
             raise FaultError(what, did_you_mean(source, sources), (field, position, "source"))
 
 

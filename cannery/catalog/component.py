@@ -78,7 +78,7 @@ class PatchSets(Closed):
     folder: fields.RelativeText
     summary: fields.RelativeText | None = None
     repos: dict[fields.Name, fields.Name] = Field(min_length=1)
-    # Digests of images call it by its first name.
+    # Digests of images use the field's old name.
     truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
 
@@ -147,10 +147,9 @@ class Release(Known):
 
 
 class OnStandIn(Closed):
-    """How a native component is built where there is no CANN to compile against, and why that is all that can be done.
+    """How a native component is built on a stand-in, which has no CANN to compile against, and why.
 
-    `build_env` takes the place of the component's own values, `install` of its way. With `leave_out` there is no way,
-    and a stand-in image does without it.
+    `build_env` and `install` replace the component's own values. With `leave_out` a stand-in image is made without it.
     """
 
     build_env: dict[fields.EnvName, fields.EnvValue] = {}
@@ -161,7 +160,7 @@ class OnStandIn(Closed):
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:
         if self.leave_out and (self.build_env or self.install):
-            raise ValueError("with leave_out it is not built: build_env and install have no use")
+            raise ValueError("with leave_out it is not built, so build_env and install have no effect")
         return self
 
 

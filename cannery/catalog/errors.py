@@ -17,7 +17,7 @@ MASK = "***"
 # The user part of a URL, and what looks like one without its scheme (`user:password@host`): up to the last @ of the
 # line, since passwords hold every character that ends a host.
 _USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
-# A longer message quotes something that is not a word.
+# A longer message quotes a long value, and is cut.
 LONGEST = 1200
 KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
 # Kinds of components that no longer exist, and what to take instead.
@@ -78,7 +78,7 @@ def as_line(part: UsageError) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` with the user parts of URLs masked. Too much may go, never too little."""
+    """Return `text` with the user parts of URLs masked. It may mask too much, never too little."""
     return _USERINFO.sub(f"{MASK}@", text) if "@" in text else text
 
 

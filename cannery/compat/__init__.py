@@ -1,1 +1,1 @@
-"""What fits what: the compatibility table, the rules that judge a version set by it, and the one solver over it."""
+"""What fits together: the rules that judge a version set by the compatibility table, and the solver over it."""

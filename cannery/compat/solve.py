@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
 SAME, OTHER = 0.5, 1.0
 OFFERED = 3
-NO_SET = "the table has no set near this one that every row of it agrees with"
+NO_SET = "the table has no set near this one that all of its rows agree with"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Solver:
 
     @cached_property
     def _present(self) -> frozenset[tuple[str, str]]:
-        """The misfits that may stay. A CANN that a release is in use on already, against its row, always may."""
+        """The misfits that may stay. Another CANN than a row names always may: such sets are in use."""
         return frozenset(pair for pair in misfits(self.subject) if self.keeps or pair[1] == CANN)
 
     def known(self, name: str) -> list[str]:
@@ -133,7 +133,7 @@ class Solver:
                     yield row.name, PYTHON
 
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
-        """Return what may move to mend a misfit: another release of `name`, or of `key` where `name` has moved."""
+        """Return what may move to fix a misfit: another release of `name`, or of `key` where `name` has moved."""
         if self._may_move(name, moved):
             rows = {row.version: row for row in releases(proposed, name)}
             options = [
@@ -149,7 +149,7 @@ class Solver:
         return []
 
     def _beside(self, proposed: Subject, row: Row, moved: Mapping[str, str]) -> dict[str, str] | None:
-        """Return what has to move along for a row to hold; None when something that cannot move is in the way.
+        """Return what else has to move so that a row fits; None where something in the way cannot move.
 
         Its CANN is judged with the set, since any source may name it.
         """
@@ -168,7 +168,7 @@ class Solver:
 def releases(subject: Subject, name: str) -> list[Row]:
     """Return one row for each release of `name`: the cells of all its sources, the weightiest first where they differ.
 
-    Of one source's rows the one counts that changes the set least.
+    Of several rows of one source, the one that changes the set least counts.
     """
     nearest: dict[str, dict[str, Row]] = {}
     for row in sorted(subject.rows.get(name, ()), key=lambda row: cost(subject, row)):
@@ -265,7 +265,7 @@ def offers(
 
 
 def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
-    """Return the sets that change least, a few; `rows` are in the order of what each alone changes."""
+    """Return the few sets that change least; `rows` are sorted by how much each one alone changes."""
     found: list[Whole] = []
     for row in rows:
         if found and cost(subject, row) > min(whole.cost for whole in found) + SAME:
@@ -276,7 +276,7 @@ def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
 
 
 def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
-    """Give the rows with which a whole set can be, and that set."""
+    """Give each row that is part of a whole set that fits, with that set."""
     solver = Solver(subject)
     for row in rows:
         wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
@@ -288,7 +288,7 @@ def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
 
 
 def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
-    """Whether what the sources of a set ask for is in it, `moved` being what moves, as far as that is known."""
+    """Whether a set with the pins `moved` has what its sources ask for, as far as that is known."""
     versions = {**subject.versions, **moved}
     for source in subject.recipe.sources:
         component, version = source.component, versions.get(source.package, "")
@@ -328,7 +328,7 @@ def _has_base(subject: Subject, row: Row) -> bool:
 
 
 def _beside(subject: Subject, row: Row) -> dict[str, str]:
-    """The distributions of a row that are in the set."""
+    """Return the distributions of a row that are in the set."""
     return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
 
 
@@ -346,7 +346,7 @@ def _places(subject: Subject, row: Row) -> list[str]:
 
 
 def _release(subject: Subject, name: str, version: str) -> str:
-    """Return a release in words; of a source that comes at a commit, with the commit of that version."""
+    """Return a release in words, with its commit where the source is pinned to one."""
     at = next((one for one in subject.recipe.sources if one.package == name and one.commit), None)
     found = [commit for commit, known in at.component.revisions.items() if known.version == version] if at else []
     return phrase(name, version) + (f" (commit {found[0]})" if found else "")

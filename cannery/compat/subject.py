@@ -185,7 +185,7 @@ def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
 
 
 def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
-    """Return the cells that rows of `name` have, without those of the host and of the interpreter."""
+    """Return the keys that rows of `name` have, without the driver and Python."""
     keys = dict.fromkeys(key for row in subject.rows.get(name, ()) for key in row.fits)
     return tuple(key for key in keys if key not in {PYTHON, DRIVER})
 
@@ -193,7 +193,7 @@ def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
 def followed(subject: Subject, name: str) -> tuple[str, ...]:
     """Return the distributions whose number the releases of `name` carry, in every row that has them.
 
-    torch_npu X.Y.Z is an extension of torch X.Y.Z alone: no reason makes another one work.
+    torch_npu X.Y.Z is an extension of torch X.Y.Z, and works with no other release.
     """
     rows = subject.rows.get(name, ())
     return tuple(
@@ -212,7 +212,7 @@ def weight(table: Compatibility, row: Row) -> int:
 def here(subject: Subject, key: str) -> str | None:
     """Return what the set has for a key of a row: a version, the CANN, the Python; None when it has nothing.
 
-    The driver is the host's: it is never there.
+    The driver is the host's, so it is always None.
     """
     target = subject.recipe.target
     known = {CANN: target.cann, PYTHON: target.python, DRIVER: None}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOCK_SCHEMA = 1
 # What `via` has for a package that the profile itself asks for; no distribution can have this name.
 PROFILE_VIA = "<profile>"
-REMAKE = "make it anew with `build.py lock`; a lock is not edited by hand"
+REMAKE = "make it again with `build.py lock`; do not edit a lock by hand"
 # The types of the header's fields.
 HEADER = {
     "schema": int,
@@ -70,7 +70,7 @@ class File(Protocol):
 
 
 F = TypeVar("F", bound=File)
-# What torch's and torch_npu's wheels ask: the glibc of the oldest system that images are built on (manylinux_2_28).
+# What torch's and torch_npu's wheels ask for: the glibc of the oldest system of an image (manylinux_2_28).
 GLIBC = (2, 28)
 # What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is made for
 # the older glibc, a wheel for this one is better than a source distribution that a stage has to compile.
@@ -78,7 +78,7 @@ NEWER = (2, 34)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 FIRST = {Arch.AMD64: (2, 5), Arch.ARM64: (2, 17)}
-# Name, version, build and tags of a wheel by its file name. Reading, checking and choosing ask for the same ones.
+# Name, version, build and tags of a wheel, from its file name. The same names are parsed many times.
 parsed_wheel = cache(parse_wheel_filename)
 
 

@@ -178,7 +178,7 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
 
 
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
-    """An override takes the place of every requirement of its package; constraints hold beside it, as for uv."""
+    """Compare versions. An override replaces every requirement of its package; constraints still apply, as for uv."""
     versions = {package.name: parsed_version(package.version) for package in lock.packages}
     overrides = _live(request.overrides, request)
     overridden = {name for name, _wanted in overrides}

@@ -111,11 +111,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything an engine, or later an assembler, needs to make one image.
+    """Everything that an engine or the assembler needs to make one image.
 
-    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`;
-    `base_source` is where this machine gets the base, "" where it is under that name: no part of what the image is.
-    `epoch` (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
+    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`.
+    `base_source` is a mirror from which this machine gets the base, else "", and changes nothing in the image. `epoch`
+    (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
     """
 
     recipe: Recipe
@@ -133,7 +133,7 @@ class Plan:
     epoch: int
     digest: str
     forced: tuple[str, ...]
-    # What became of the sources' patches, once their trees were read (`cannery.patches.io.patching`).
+    # The patched sources, once their trees were read (`cannery.patches.io.patching`).
     patched: tuple[PatchedTree, ...] = ()
     not_patched: tuple[NotPatched, ...] = ()
     base_source: str = ""
@@ -170,7 +170,7 @@ class Plan:
 
     @property
     def folder(self) -> str:
-        """The name of the rendered folder: profiles, targets and kinds of base do not write over each other."""
+        """The name of the rendered folder: one for each profile, target and kind of base."""
         return f"{self.recipe.name}-{self.tag.alias}-{self.recipe.target.arch}"
 
     @property
@@ -190,9 +190,9 @@ class Plan:
 class Inputs:
     """What a plan is made from, beside the recipe.
 
-    The locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's arch, the
-    stand-in's recipe, the compatibility table, the codes of the errors that a user forced, what native builds call the
-    chip, and the user's own trees by component, and the patch sets of images/patches and of the user.
+    That is the locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's
+    arch, the stand-in's recipe, the compatibility table, the codes of the errors that a user forced, what native builds
+    call the chip, the user's own trees by component, and the patch sets of images/patches and of the user.
     """
 
     locks: Mapping[Arch, Lock]

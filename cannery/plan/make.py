@@ -149,7 +149,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
         # The arch itself is left out.
         "target": {k: v for k, v in asdict(recipe.target).items() if k != "arch"},
         "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), base],
-        "components": [[c.name, *_told(c)] for c in recipe.chosen],
+        "components": [[c.name, *_component_inputs(c)] for c in recipe.chosen],
         "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
         "locks": locks,
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
@@ -163,7 +163,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
     return _digest(content)
 
 
-def _told(chosen: Chosen) -> tuple[Any, ...]:
+def _component_inputs(chosen: Chosen) -> tuple[Any, ...]:
     """Return what a component's file has about the pin. What it has about other revisions changes no image."""
     others = {"summary", "metadata", "revisions", "releases"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)

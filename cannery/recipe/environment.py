@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
 # ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1; the environment names one. torch_npu's C++ ABI decides, by
-# release and arch; a CANN image names the one that was usual in its day.
+# release and arch; a CANN image names the build that was usual when it was made.
 ATB_HOME, ATB_ABI = "ATB_HOME_PATH", "ATB_CXX_ABI"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -41,8 +41,8 @@ CACHE_HOME = "/var/cache/cannery"
 # A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
 # root's, which is the one group that OpenShift's arbitrary users have.
 OVERLAY = "/opt/user"
-# Variable -> folder below CACHE_HOME. By their defaults all of these write below the home, into the working folder, or
-# beside the code. CANN needs its own to exist.
+# Variable -> folder below CACHE_HOME. By default they all write below the home, into the working folder, or beside the
+# code. CANN's own folders have to exist.
 CACHES: Mapping[str, str] = {
     "XDG_CACHE_HOME": "",
     "HF_HOME": "huggingface",
@@ -53,7 +53,7 @@ CACHES: Mapping[str, str] = {
     "ASCEND_WORK_PATH": "ascend/work",
     "ASCEND_PROCESS_LOG_PATH": "ascend/log",
 }
-# The same of single components, by distribution.
+# The same for single components, by distribution.
 CACHES_OF: Mapping[str, Mapping[str, str]] = {
     # Inductor's default holds the user's name, and a number without one is a KeyError.
     "torch": {
@@ -72,7 +72,7 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
     env["VIRTUAL_ENV"] = VENV
     env["PATH"] = ":".join((f"{VENV}/bin", *recipe.base.line.program_folders, env["PATH"]))
     if folders := python_folders(recipe):
-        # Behind the base's own: what CANN imports is found where CANN put it.
+        # After the base's own folders, so that CANN finds its own modules first.
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
     if recipe.profile.user is not None:
         # Python stays /opt/venv's; its pip installs into the overlay. What it installed is last on PYTHONPATH, which is

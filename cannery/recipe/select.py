@@ -46,7 +46,7 @@ def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locke
 
     `host_arch` is used where neither the user nor the profile decides; `locked` are the package names of the
     profile's lock, which a pin may name. Raises `UsageError` for words that mean nothing, `FindingsError` for a CANN
-    line without facts. That there is no image for the target is left to the rules.
+    line without facts. The rules report a target without an image.
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
@@ -90,7 +90,7 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
 
 
 def _check_os(catalog: Catalog, base: Base, wanted: str) -> None:
-    """Raise `UsageError` for a system that is misspelt; a known one of another release is left to the rules."""
+    """Raise `UsageError` for a system that is misspelt. The rules report a known one of another release."""
     if base.found is not None:
         return
     known = {tag.split("-")[2] for line in catalog.bases.values() for tag in line.tags}

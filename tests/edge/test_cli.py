@@ -243,13 +243,13 @@ def test_dashes_are_no_options_value() -> None:
         (["verify", "quickstart", "--level", "npus"], ["'npus'", "npu"]),
         (
             ["verify", "quickstart", "--image", "host/x:1?token=word"],
-            ["--image: an image reference has nothing behind"],
+            ["--image: an image reference has no query"],
         ),
         *(
             (["verify", "quickstart", f"--image={text}"], ["--image: ", "is no image reference"])
             for text in ("", "Foo:1", "foo:", "foo:" + "x" * 129, "host.example/A/b:1")
         ),
-        (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has nothing behind a ?"]),
+        (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has no query or"]),
         (["verify", "quickstart", "--level", "trains"], ["'trains'", "train"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -359,7 +359,10 @@ def test_a_wheel_of_ones_own_that_is_not_there_is_no_dead_index(stub: StubIndex,
     error = fail(request, PipSettings(index_url=stub.url), tmp_path, mine=Index(urls=()))
     assert error.what.splitlines() == [
         "torch 2.0 comes from index mine, which is a folder of yours",
-        "    → name the folder with its wheel by --wheelhouse, or take a torch whose `metadata` its component has",
+        (
+            "    → name the folder that has its wheel with --wheelhouse, "
+            "or take a torch whose `metadata` its component has"
+        ),
     ]
 
 

@@ -50,7 +50,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         (Options(base="8.5.0-a3-ubuntu22.04-py3.11"), UsageError, "is not a base of target", "CHIP"),
         (Options(base="https://host/repo"), UsageError, "BASE: an image reference has no scheme", "docker login"),
         (Options(base="http://u:s3cr3t@host/repo"), UsageError, "has no scheme (https://) and no cred", "docker login"),
-        (Options(base="host/x:1?token=s3cr3t"), UsageError, "BASE: an image reference has nothing", "docker login"),
+        (Options(base="host/x:1?token=s3cr3t"), UsageError, "BASE: an image reference has no query", "docker login"),
         (Options(base="u:s3cr3t@host/repo"), UsageError, "BASE: it has credentials in it", "docker login"),
     ],
 )

@@ -127,7 +127,7 @@ def test_two_trees_of_megatron() -> None:
             Severity.ERROR,
             "env",
             "MEGATRON_LM_PATH=/opt/mine is no entry of PYTHONPATH=/opt/mine2:${PYTHONPATH}",
-            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            "two trees of Megatron: Python imports another one than the variable names (ms-swift pull 9245)",
             "put /opt/mine into PYTHONPATH, before ${PYTHONPATH}",
         ),
     )
@@ -207,7 +207,7 @@ def test_an_abi_that_nothing_is_known_of_is_a_note() -> None:
             "env",
             "the C++ ABI of torch-npu 2.1.0 on amd64 is not known: ATB stays as the base has it, cxx_abi_1",
             "images/components/torch-npu.yaml: symbols of the wheels",
-            "the check import.torch-npu-pair of the image holds it against torch's",
+            "the check import.torch-npu-pair of the image compares it with torch's",
         ),
     )
 

@@ -55,7 +55,7 @@ def test_a_package_outside_what_a_source_asks_names_both_and_the_pins_that_take_
             "images/components/engine.yaml: engine's list",
             "take a torch that torch==2.9.0 allows, "
             f"take engine at commit {ENGINE_OLD}, which takes torch 2.8.0, "
-            "or override torch in images/profiles/sources.yaml and say why it runs all the same",
+            "or override torch in images/profiles/sources.yaml and say why it still works",
         )
     ]
 
@@ -69,8 +69,7 @@ def test_every_requirement_that_fails_is_told_and_they_are_sorted() -> None:
         "plugin 1.0 asks for torch>=2.8, the lock has torch 2.7.1+cpu",
     ]
     assert found[0].fix == (
-        "take a numpy that numpy<3 allows, "
-        "or override numpy in images/profiles/sources.yaml and say why it runs all the same"
+        "take a numpy that numpy<3 allows, or override numpy in images/profiles/sources.yaml and say why it still works"
     )
 
 

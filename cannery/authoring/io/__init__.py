@@ -1,1 +1,1 @@
-"""What reads the facts, from indexes, git repositories and registries."""
+"""Read facts from indexes, git repositories and registries."""

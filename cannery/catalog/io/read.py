@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from cannery.catalog.documents import Location, YamlDocument
 
 M = TypeVar("M")
-# What is no file of the catalog and may lie beside them: hidden files, and what editors and patch leave.
+# Files that are ignored: hidden ones, and backups of editors and of patch.
 LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
-# Files that only the profiles that name them need; the catalog is of no use without any of the others.
+# Files that only the profiles that name them need. All profiles need the others.
 OF_PROFILES = re.compile(r"((?:profiles|components|bases(?!/registries\.yaml))/[^:]+)(?::\d+)?")
 BUILT_IN = "images"
-# Of one file; a file of another kind has thousands, and each costs a search for the nearest word.
+# Reported of one file. A file of another kind has thousands, and each costs a search for the nearest word.
 MOST_PROBLEMS = 30
-# The largest file has 35 kB: whoever meets this bound has another kind of file.
+# The largest file has 35 kB.
 MOST_BYTES = 1 << 20
 
 
@@ -54,14 +54,16 @@ def read_yaml(path: Path, name: str) -> YamlDocument:
 def read_yaml_text(path: Path, name: str) -> str:
     """Return the text of a YAML file. Raises `UsageError` for one that is too large, no text or cannot be read."""
     try:
-        # Not before it is known to be a file: a pipe or a device would be waited for, or read without end.
+        # To read a pipe or a device could block, or never end.
         if path.exists() and not path.is_file():
             raise UsageError("is no regular file", where=name, hint="put a file of that name there, or remove it")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise UsageError(
-                f"is larger than {MOST_BYTES >> 20} MiB", where=name, hint="no file here is: is it another?"
+                f"is larger than {MOST_BYTES >> 20} MiB",
+                where=name,
+                hint="no file of the catalog is: is it the right file?",
             )
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -135,10 +137,10 @@ class _Reader:
     """Reads files and collects problems, so that a user sees all of them in one run."""
 
     def __init__(self, images: Path, own: Path | None = None) -> None:
-        # The user's folder first: what is there is read in the place of the built-in file.
+        # The user's folder comes first: its files replace the built-in ones.
         self.folders = {**({str(shown_path(own, Path.cwd())): own} if own else {}), BUILT_IN: images}
         self.problems: list[UsageError] = []
-        # As they are written, and as they are with what they extend.
+        # Documents as they are written, and with what they extend.
         self.written: dict[str, YamlDocument] = {}
         self.documents: dict[str, YamlDocument] = {}
         self.listed: dict[str, list[str]] = {}

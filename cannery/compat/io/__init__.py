@@ -1,1 +1,1 @@
-"""What the package indexes have for the solver."""
+"""What package indexes, and wheels on this host, have for the solver and the rules."""

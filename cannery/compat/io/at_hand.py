@@ -71,7 +71,7 @@ def _asked(subject: Subject, wheel: Wheel, requirement: Requirement) -> Iterator
             yield from _line(subject, f"{asker} has requirement {wanted}, but you have {name} {version}.")
         reasons = [o.reason for o in profile.overrides if package_name(o.requirement) == name]
         if reasons and not any(wheel.name in canonicalize_name(reason.replace(" ", "-")) for reason in reasons):
-            what = f"{asker} asks for {wanted}, which the override of {name} goes against: the set has {name} {version}"
+            what = f"{asker} asks for {wanted}, which the override of {name} contradicts: the set has {name} {version}"
             fix = f"say in the override's reason why {wheel.name} works with it, or override {name} within that bound"
             yield warning("override-bound", what, f"{subject.recipe.file}: {'; '.join(reasons)}", fix)
 

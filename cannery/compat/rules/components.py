@@ -28,7 +28,7 @@ WHY = "the base's ENV has it: programs, libraries and modules of CANN and Python
 
 
 def order(subject: Subject) -> Iterator[Finding]:
-    """Refuse a component that is above one that it comes after; a source needs it in the profile at all."""
+    """Refuse a component that is above one that has to come first. For a source, that one has to be in the profile."""
     places = {chosen.name: place for place, chosen in enumerate(subject.recipe.chosen)}
     for chosen in subject.recipe.chosen:
         for name in chosen.component.after:
@@ -60,7 +60,7 @@ def files(subject: Subject) -> Iterator[Finding]:
             yield error(
                 "files",
                 f"{listed(names)} both bring {path}",
-                "each has a layer of its own, and of the same path the last one would be seen",
+                "each has a layer of its own, and the last layer would hide the path of the others",
                 f"take {listed(names, 'or')} out of `components` in {subject.recipe.file}",
             )
 
@@ -111,7 +111,7 @@ def environment(subject: Subject) -> Iterator[Finding]:
     env = set_variables(subject.recipe)
     for rule in subject.table.env:
         version = subject.versions.get(rule.beside)
-        # What a build gets counts as what is built: kernels that it leaves out are not there.
+        # A variable of a build counts too: kernels that the build leaves out are missing in the image.
         build = [c.component.build_env for c in subject.recipe.sources if c.package == rule.beside]
         for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
             if version is None:
@@ -157,7 +157,7 @@ def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Findin
         yield error(
             "env",
             f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
-            "two trees of Megatron: what is imported is another one than what the variable names (ms-swift pull 9245)",
+            "two trees of Megatron: Python imports another one than the variable names (ms-swift pull 9245)",
             f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
         )
 
@@ -175,7 +175,7 @@ def atb(subject: Subject) -> Iterator[Finding]:
             "env",
             f"the C++ ABI of {what} is not known: ATB stays as the base has it, cxx_abi_{found.atb_abi}",
             source,
-            "the check import.torch-npu-pair of the image holds it against torch's",
+            "the check import.torch-npu-pair of the image compares it with torch's",
         )
     if known is None:
         return
@@ -194,7 +194,7 @@ def atb(subject: Subject) -> Iterator[Finding]:
 def base_env(subject: Subject) -> Iterator[Finding]:
     """Refuse a value that hides the base's own lists and places; report each other value of the base that changes."""
     recipe, found = subject.recipe, subject.recipe.base.found
-    # What of the base's ENV is known, and what Cannery itself sets to places.
+    # The base's ENV, as far as it is known, and the places that Cannery itself sets.
     known = found is not None and recipe.target.os in recipe.base.line.env
     base = expand_env(recipe.base.line, recipe.target, recipe.base.tag) if known else {}
     base["VIRTUAL_ENV"] = VENV

@@ -74,7 +74,7 @@ def denied(subject: Subject) -> Iterator[Finding]:
 
 
 def excluded(subject: Subject) -> Iterator[Finding]:
-    """Refuse to exclude what is asked for by name: a resolver leaves it out, and the lock is then no answer."""
+    """Refuse to exclude what is asked for by name: the lock would not have it, and so not answer the request."""
     recipe = subject.recipe
     components = {c.package: c.name for c in recipe.chosen if c.component.kind.is_package}
     of_cann = {package_name(text) for text in recipe.base.line.python_packages}
@@ -101,7 +101,7 @@ def _chain(subject: Subject, name: str) -> str:
 
 
 def incomplete(subject: Subject) -> Iterator[Finding]:
-    """A package without a hash can be checked and planned; a build needs it. One finding for each index."""
+    """Report packages without a hash, which can be checked and planned but not built. One finding for each index."""
     for index in sorted({package.index for package in subject.packages if not package.complete}):
         missing = [p for p in subject.packages if p.index == index and not p.complete]
         names = [f"{p.name} {p.version}" for p in missing]
@@ -217,7 +217,7 @@ def requirements(subject: Subject) -> Iterator[Finding]:
             "requirement",
             f"{who.name} {who.version} asks for {ask.wanted}, {has} {ask.name} {version}",
             f"images/components/{who.name}.yaml: {who.known.source}",
-            f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it runs all the same",
+            f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it still works",
         )
 
 
@@ -248,7 +248,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
     asked = [*asks(subject)] if recipe.profile.overrides else []
     pins = {chosen.package: chosen.version for chosen in recipe.wheels if chosen.version}
     for bound in recipe.profile.constraints:
-        # Of a pin by hand the resolver reports it, with sets near it.
+        # The resolver reports a pin by hand that does not meet it, with sets near it.
         own = [] if set_aside(bound.requirement, recipe.pins) else [bound.requirement]
         for wanted in subject.live(own):
             pin = pins.get(canonicalize_name(wanted.name))
@@ -311,7 +311,7 @@ def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[st
 
 
 def warned(subject: Subject) -> Iterator[Finding]:
-    """The profile's own warnings, each a finding."""
+    """Report the profile's own warnings."""
     for item in subject.recipe.profile.warnings:
         yield warning("profile", item.what, f"{subject.recipe.file}: {item.reason}")
 

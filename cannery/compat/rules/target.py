@@ -33,7 +33,7 @@ REPORT = "vllm-project/vllm-ascend pull 7278"
 
 
 def base_tag(subject: Subject) -> Iterator[Finding]:
-    """CANN images exist for some combinations of chip, OS and Python only."""
+    """Refuse a target without a CANN image: they exist only for some combinations of chip, OS and Python."""
     base, target = subject.recipe.base, subject.recipe.target
     if base.found is not None:
         return
@@ -119,7 +119,7 @@ def _bases(subject: Subject, wanted: str) -> str:
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
-    """Name the oldest driver that every release of the set works with, by the rows that the set is in."""
+    """Report the oldest driver that all releases of the set work with, from the rows that the set is in."""
     deciding = asking(subject)
     if deciding:
         cell = deciding[0].fits[DRIVER]
@@ -230,7 +230,7 @@ def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
 
 
 def emulation(subject: Subject) -> Iterator[Finding]:
-    """Warn before a build starts that compiles under QEMU; all else is done on the build machine's own arch."""
+    """Warn about components that are compiled under QEMU. Everything else runs on the build machine's own arch."""
     names = [chosen.name for chosen in compiled(subject.recipe)]
     arch = subject.recipe.target.arch
     if names and subject.build_arch not in {None, arch}:

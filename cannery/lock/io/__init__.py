@@ -1,1 +1,1 @@
-"""Locks made and kept: package indexes asked, uv run, lock files read and written, wheels downloaded."""
+"""Ask package indexes, run uv, read and write lock files, download wheels."""

@@ -88,7 +88,7 @@ class NoFileError(FindingsError):
 
 @dataclass(frozen=True)
 class Binder:
-    """Chooses where bound packages come from, by the answers of the places; files of its own go below `folder`."""
+    """Decides where bound packages come from, by the answers of the places. It writes its files below `folder`."""
 
     request: LockRequest
     answers: Sequence[Answer]
@@ -112,7 +112,7 @@ class Binder:
                 if (pin is None or Version(file.version) == Version(pin))
                 and wheel_rank(file.file, request.python, request.arch) is not None
             ]
-            # An unpinned package comes from its own index alone, whatever that has of it.
+            # An unpinned package comes from its own index alone, at any version.
             if (pin is None and answer in own and answer.files) or (pin is not None and files):
                 place, is_local = answer.place, answer.place.folder is not None
                 url = self._page(name, files or answer.files) if is_local else without_credentials(place.url)
@@ -141,7 +141,7 @@ class Binder:
         releases = [release for release in known if not pin or Version(release.version) in wanted]
         if not releases:
             state = "is a folder of yours"
-            way = "name the folder with its wheel by --wheelhouse"
+            way = "name the folder that has its wheel with --wheelhouse"
             if own:
                 state = f"was not reached, and nothing is known of it: {'; '.join(map(str, own))}"
                 way = f"lock on a host that reaches index {index}"

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
-# Seconds in which every index has answered, or counts as not reached: with Python's and pip's start, five in all.
+# Seconds after which an index counts as not reached; with the start of Python and of pip it is five in all.
 PROBE = 4.0
 
 
@@ -142,19 +142,19 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
         packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
     else:
         packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
-    # An index has files of twenty years.
+    # Old files may have versions that PEP 440 does not know.
     return tuple(_listed(package, place) for package in packages if is_version(package.version or ""))
 
 
 def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:
-    """Files of a find-links place: those of a folder that may be the project's, or all links of a page."""
+    """Return the files of a find-links place: those of a folder that may be the project's, or all links of a page."""
     folder = place.folder
     if folder is None:
         response = session.get(place.url, timeout=timeout)
         response.raise_for_status()
         return ProjectPage.from_html("", response.content, response.url).packages
     if folder.is_dir():
-        # Of a large folder most is not the project's, and parsing a page of it for each package would take long.
+        # Only files that may be the project's: to parse all names of a large folder for each package would take long.
         mine = (path for path in sorted(folder.iterdir()) if canonicalize_name(path.name).startswith(project))
         page = "".join(f'<a href="{path.as_uri()}">{html.escape(path.name)}</a>' for path in mine if path.is_file())
         return ProjectPage.from_html("", page).packages
@@ -212,7 +212,7 @@ def sha256_of(file: Listed, cache: Path) -> str:
 
 
 def ask(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
-    """Ask one place for one project; trouble is part of the answer. `timeout` is in seconds, of each wait."""
+    """Ask one place for one project; trouble is part of the answer. `timeout` (seconds) is for each wait."""
     try:
         files = list_files(place, project, session, timeout)
     except NoSuchProjectError:

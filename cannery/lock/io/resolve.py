@@ -284,10 +284,12 @@ def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
     place = answers[0].place
     if not any(answer.state is State.OK for answer in answers):
         asked = ", ".join(answer.project for answer in answers)
-        raise NetworkError(f"{answers[-1]}: it has none of {asked}, so it is no index of Python packages", hint=HINT)
+        raise NetworkError(
+            f"{answers[-1]}: it has none of {asked}, so it is not an index of Python packages", hint=HINT
+        )
     if not any(answer.dated for answer in answers):
         raise NetworkError(
-            f"{place} gives no upload times, so the date bound {exclude_newer} would hide all that it has",
+            f"{place} gives no upload times, so the date bound {exclude_newer} would hide all of its files",
             hint="name another mirror as pip's index-url for locking; building from a lock works with this one",
         )
 

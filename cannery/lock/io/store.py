@@ -134,7 +134,7 @@ def _shown(store: LockStore, path: Path) -> str:
 
 def write_lock(store: LockStore, path: Path, lock: Lock) -> bool:
     """Write a lock; return whether the file changed. Raises `UnableError` when it cannot be written."""
-    target = Path(os.path.realpath(path))  # a link stays one
+    target = Path(os.path.realpath(path))  # a symbolic link is kept
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         return write_atomic(target, format_lock(lock), mode)
@@ -152,8 +152,8 @@ def resolve_lock(
 ) -> Lock:
     """Resolve `request`; write nothing but the resolver's output to a log.
 
-    `recipe` is what the request was made from, for sets near it when it cannot be met; `asked` may be shared by the
-    locks of one run, so that no index is asked twice.
+    `recipe` is what the request was made from, for sets near it when it cannot be met. The locks of one run may share
+    `asked`, so that no index is asked twice.
     Raises what `cannery.lock.io.resolve` raises, `FindingsError` for an answer that does not answer `request`,
     `UnableError` when the cache cannot be written.
     """
@@ -217,7 +217,7 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
     if recipe.is_standard:
         return _committed(store, catalog, request, f"build.py lock {recipe.name}{_python_option(recipe)}")
     path = lock_path(store, request, standard=False)
-    # Another CANN may want just what the profile's own does. A lock in the cache that does not answer is made again.
+    # Another CANN may have the same request as the profile's own. A lock in the cache that does not answer is replaced.
     for place in (lock_path(store, request), path):
         lock = present_lock(store, place)
         if lock is not None and not lock_problems(lock, request, frozenset(catalog.indexes)):
@@ -237,8 +237,9 @@ def _python_option(recipe: Recipe) -> str:
 def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
     """Read every lock that a plan of `recipe` needs: those of its arches, and the build tools' for this host.
 
-    Of an ad-hoc set only the target's own lock is made here: others would be resolved for nothing but a check. Raises
-    `UsageError` for a file that is no lock, and for an ad-hoc set what `resolve_lock` raises but `FindingsError`.
+    For an ad-hoc set only the lock of the target's arch is made: the others would be resolved only to be checked.
+    Raises `UsageError` for a file that is no lock, and for an ad-hoc set what `resolve_lock` raises, except
+    `FindingsError`.
     """
     locks: dict[Arch, Lock] = {}
     tools: Lock | None = None
@@ -332,7 +333,7 @@ def incomplete_error(lock: Lock, catalog: Catalog, *, locked: bool) -> FindingsE
     names = ", ".join(f"{package.name} {package.version}" for package in missing)
     lines = [f"{p.name} {p.version} is published {published_at(p, catalog.indexes)}" for p in missing]
     mirrors = public_mirrors({package.index for package in missing}, catalog.indexes)
-    asked = "leave --locked out where that index can be reached, or" if locked else "on a host that reaches it,"
+    asked = "leave out --locked where that index can be reached, or" if locked else "on a host that reaches it,"
     return FindingsError(
         "\n  ".join([f"the lock for {lock.arch} has no hash of {names}", *lines]),
         where=f"profile {lock.profile}, Python {lock.python}, {lock.arch}",

@@ -119,7 +119,7 @@ class Download:
                 raise PassingError(f"connection lost after {have} of {self.size} bytes")
             part.flush()
             os.fsync(part.fileno())
-        return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes in place of {self.size}"
+        return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes instead of {self.size}"
 
     def _blocks(self, url: str, start: int) -> Iterator[bytes]:
         """Give the blocks of the file from byte `start` on. Delete the part where the server cannot resume it."""
@@ -133,7 +133,7 @@ class Download:
             with self.session.get(url, headers=headers, stream=True, timeout=waits) as response:
                 if response.status_code == 416:
                     self.part.unlink()
-                    raise PassingError("the server has less than the part")
+                    raise PassingError("the server's file is shorter than the part")
                 if response.status_code not in (200, 206):
                     state, detail = status_trouble(response, self.session.proxy_words(url))
                     is_known = state in {State.BUSY, State.PROXY}
@@ -222,7 +222,7 @@ class _Fetcher:
         mirrors = public_mirrors({package.index}, self.indexes)
         raise NetworkError(
             f"{what} cannot be downloaded: {self.settings.redact('; '.join(reasons))}",
-            hint=f"{mirrors}{', or ' if mirrors else ''}put this file into a folder, and name that by WHEELHOUSE",
+            hint=f"{mirrors}{', or ' if mirrors else ''}put this file into a folder, and set WHEELHOUSE to that folder",
         )
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:

@@ -55,9 +55,9 @@ def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
 def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPackage, ...]:
     """Hash the files of `packages` that are in the store, remove those that are not the lock's, and return them.
 
-    For after a failed build: `is_there` trusts a file of the right size, and a disk can change one. The next run
-    fetches what was removed; its hard link in a rendered folder is replaced when that folder is written again. Every
-    byte is read: seconds for each GB. Raises `OSError` for one that cannot be read or removed.
+    It is for use after a failed build: `is_there` trusts a file of the right size, and a disk can damage its content.
+    The next run fetches what was removed; its hard link in a rendered folder is replaced when that folder is written
+    again. Every byte is read: seconds for each GB. Raises `OSError` for a file that cannot be read or removed.
     """
     found = []
     for package in packages:
