@@ -1,4 +1,4 @@
-"""What a build shows: its steps put together by stage, what each stage brings, and the time that is left."""
+"""The stages of a build as they are shown: status of their steps, what each stage brings, and the time left."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WORDS = {
     "export": "image written to the engine",
     "cache": "read from a registry, and written there",
 }
-# Stages that compile a source for its layer (templates/stages/source.j2): nothing is known of how long they take.
+# Stages that compile a source (templates/stages/source.j2): their time cannot be estimated.
 _COMPILES = "made-"
-# The part of all wheel bytes that a stage without wheels counts as, for the time left: a step takes its time anyway.
+# For the time left, a stage counts at least as this part of all wheel bytes: even one without wheels takes time.
 _SMALLEST = 0.02
 # A running stage counts as this part of itself at most.
 _MOST_OF = 0.9
-# No time left is shown before this part of the build is done: it would be a guess.
+# The time left is shown once this part of the build is done; before, it would be a guess.
 _TOO_EARLY = 0.1
 
 
@@ -46,13 +46,13 @@ class Stage:
 
     @property
     def shown(self) -> bool:
-        """Reading the bake file, Dockerfile and .dockerignore takes milliseconds: shown only when it fails."""
+        """Whether it is shown. The set-up (reading Dockerfile and the like) takes milliseconds: only if it fails."""
         return self.label != SETUP or self.status is Status.FAILED
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What a stage brings, in a few words, and the bytes of its wheels."""
+    """The content of a stage in a few words, and the bytes of its wheels."""
 
     words: str
     bytes: int = 0
@@ -64,7 +64,7 @@ def brought(plan: Plan) -> dict[str, Brought]:
 
 
 def words_for(label: str, brings: Mapping[str, Brought]) -> str:
-    """Return what a stage brings, in a few words; its own name where the plan does not know it."""
+    """Return the content of a stage in a few words; its name if the plan does not know it."""
     if label.startswith(_COMPILES):
         return f"{label.removeprefix(_COMPILES)}, compiled from source"
     return brings[label].words if label in brings else _WORDS.get(label, label)
@@ -80,7 +80,7 @@ def stages(state: BuildState) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True)
 class Span:
-    """Something that a build has made: its stage, when it began in seconds since the epoch, and how long it took."""
+    """One stage that a build has made: its name, its start in seconds since the epoch, and how long it took."""
 
     stage: str
     start: float
@@ -88,17 +88,17 @@ class Span:
 
 
 def spans(state: BuildState) -> Iterator[Span]:
-    """Give what a build has made; what it has reused is not among it."""
+    """Yield the stages that a build has made, without those from a cache."""
     for stage in stages(state):
         if stage.shown and stage.status is Status.DONE and stage.ended is not None:
             yield Span(stage.label, stage.ended - stage.seconds, stage.seconds)
 
 
 def seconds_left(found: tuple[Stage, ...], brings: Mapping[str, Brought], seconds: float) -> float | None:
-    """Return about how many seconds a build still takes after `seconds`, by the bytes of what is to be installed.
+    """Return about how many seconds a build still takes after `seconds`, by the bytes that are to be installed.
 
-    Stages run at the same time: one that runs counts by its seconds, at the rate of those that ended. None where it is
-    too early to know, while a stage compiles, and when nothing is left.
+    A running stage counts by its seconds, at the rate of those that ended. None if it is too early to know, while a
+    stage compiles, and if nothing is left.
     """
     if any(stage.status is Status.RUNNING and stage.label.startswith(_COMPILES) for stage in found):
         return None
@@ -122,14 +122,11 @@ def duration(seconds: float) -> str:
 
 def _words(layer: Layer) -> str:
     if layer.kind is LayerKind.GROUP and layer.name.endswith("-deps"):
-        return f"what {layer.name.removesuffix('-deps')} needs: {_packages(layer.packages)}"
+        count = f"{layer.packages} package{'s' if layer.packages != 1 else ''}"
+        return f"what {layer.name.removesuffix('-deps')} needs: {count}"
     if layer.kind is LayerKind.GROUP and layer.packages > 1:
         return f"{layer.name} and {layer.packages - 1} more"
     return layer.summary.rstrip(".")
-
-
-def _packages(count: int) -> str:
-    return "1 package" if count == 1 else f"{count} packages"
 
 
 def _stage(label: str, steps: list[Step], now: float) -> Stage:
@@ -153,7 +150,7 @@ def _stage(label: str, steps: list[Step], now: float) -> Stage:
 
 
 def _busy(spans: list[tuple[float, float | None]], now: float) -> float:
-    """Return the seconds that at least one of `spans` (by their start) covers; an open one lasts until `now`."""
+    """Return the seconds in which at least one of `spans` (in order) ran; one without an end runs until `now`."""
     total, reached = 0.0, float("-inf")
     for start, stop in spans:
         end = max(start, now if stop is None else stop)

@@ -1,6 +1,6 @@
-"""What must not be in a rendered Dockerfile, whoever changed a template: found before anything is built.
+"""Refuse what must not be in a rendered Dockerfile, before anything is built.
 
-Each rule is a small function over the instructions; where it comes from is beside it.
+Each rule is a small function over the instructions, and its docstring has the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 
 SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
-# Words within single quotes are no shell's.
+# The shell does not expand words in single quotes.
 QUOTED = re.compile(r"'[^']*'")
 BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
 # Links of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's own.
@@ -86,13 +86,9 @@ def _remote_add(found: Sequence[Instruction]) -> Iterator[Finding]:
         words = [word for word in one.rest.split() if not word.startswith("--")][:-1] if one.keyword == "ADD" else []
         for word in words:
             if REMOTE.match(word):
-                yield Finding(
-                    Severity.ERROR,
-                    "lint-add",
-                    f"Dockerfile:{one.line}: ADD {word.partition('@')[2] or word} fetches past the proxy",
-                    "BuildKit gives proxy arguments to RUN alone (moby/buildkit issue 5329)",
-                    "let Cannery fetch it as a source, or fetch it in a RUN",
-                )
+                what = f"ADD {word.partition('@')[2] or word} fetches past the proxy"
+                why = "BuildKit gives proxy arguments to RUN alone (moby/buildkit issue 5329)"
+                yield _error("lint-add", one, what, why, "let Cannery fetch it as a source, or fetch it in a RUN")
 
 
 def _private(found: Sequence[Instruction]) -> Iterator[Finding]:
@@ -116,13 +112,9 @@ def _is_private(text: str) -> bool:
 
 
 def _stays(one: Instruction, what: str) -> Finding:
-    return Finding(
-        Severity.ERROR,
-        "lint-private",
-        f"Dockerfile:{one.line}: {one.keyword} holds {what}",
-        "it stays in the image and its history, for everybody who pulls it",
-        "proxies reach RUN steps by themselves; anything secret is a build secret (templates/stages/system.j2)",
-    )
+    why = "it stays in the image and its history, for everybody who pulls it"
+    fix = "proxies reach RUN steps by themselves; anything secret is a build secret (templates/stages/system.j2)"
+    return _error("lint-private", one, f"{one.keyword} holds {what}", why, fix)
 
 
 def _unused(found: Sequence[Instruction]) -> Iterator[Finding]:
@@ -134,13 +126,8 @@ def _unused(found: Sequence[Instruction]) -> Iterator[Finding]:
         name = match["name"]
         used = re.compile(rf"\$(?:{name}\b|\{{{name}[:}}])")
         if not any(used.search(other.rest) for other in found[number + 1 :]):
-            yield Finding(
-                Severity.ERROR,
-                "lint-arg",
-                f"Dockerfile:{one.line}: ARG {name} is declared and never used",
-                "who sets it believes that it does something",
-                "use it, or take it out of the template",
-            )
+            why = "who sets it believes that it does something"
+            yield _error("lint-arg", one, f"ARG {name} is declared and never used", why, "use it, or remove it")
 
 
 def _error(code: str, one: Instruction, what: str, why: str, fix: str) -> Finding:
@@ -231,6 +218,5 @@ def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
         match = words.search(one.rest) if one.keyword == "ENV" or (one.keyword == "RUN" and not foreign) else None
         if match:
             why = f"the image is for {arch}"
-            yield _error(
-                "lint-arch", one, f"{one.keyword} names {match[0]}", why, f"write {arch.machine}, or compute it"
-            )
+            fix = f"write {arch.machine}, or compute it"
+            yield _error("lint-arch", one, f"{one.keyword} names {match[0]}", why, fix)

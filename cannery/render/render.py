@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
-# Secrets of the build, by id and the variable that names their file. Not the content itself: Linux takes no more than
-# 128 KiB in one environment entry, and a CA bundle is larger. Unset ones are an empty file of the folder itself: from
-# buildx 0.20 on, bake asks before it reads any other, /dev/null too, and ends where there is no answer (0.29, tried).
+# The secrets of a build: id → variable with the path of its file. The content itself would not fit: Linux takes 128 KiB
+# in one variable, and a CA bundle is larger. The default is an empty file in the rendered folder, not /dev/null: from
+# buildx 0.20 on, bake asks before it reads a file outside of that folder, and fails without an answer (0.29, tried).
 SECRETS: Mapping[str, str] = {
     "apt_sources": "CANNERY_APT_SOURCES_FILE",
     "ca": "CANNERY_CA_FILE",
-    # No secret, but what no layer may depend on: how many jobs compile at once.
+    # Not secret, but no layer may depend on it: how many jobs compile at once.
     "jobs": "CANNERY_JOBS_FILE",
-    # Not BuildKit's predefined arguments: its history keeps those, with their passwords.
+    # BuildKit's predefined arguments would stay in its history, with the passwords.
     "proxies": "CANNERY_PROXIES_FILE",
     "system_mirrors": "CANNERY_SYSTEM_MIRRORS_FILE",
 }
@@ -136,32 +136,25 @@ def group_text(group: Group) -> str:
 
 
 def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
-    return (
-        environment(templates)
-        .get_template("Dockerfile.j2")
-        .render(
-            plan=plan,
-            steps={step.name: step for step in plan.sources},
-            native=any(step.native for step in plan.sources),
-            patched={tree.component for tree in plan.patched if tree.files},
-            labels=labels(plan),
-            family=package_family(plan.recipe),
-            python_home=python_home(plan.recipe.base.tag),
-            user=plan.recipe.profile.user,
-            workdir=start_folder(plan.recipe),
-            made_folder=plan.recipe.profile.workdir,
-            overlay=OVERLAY,
-            writable=_made_folders(plan),
-            venv_stage=str(LayerKind.VENV),
-            platform=uv_platform(plan.recipe.target.arch),
-        )
+    caches = {folder for folder in cache_folders(plan.recipe).values() if folder.startswith(f"{CACHE_HOME}/")}
+    template = environment(templates).get_template("Dockerfile.j2")
+    return template.render(
+        plan=plan,
+        steps={step.name: step for step in plan.sources},
+        native=any(step.native for step in plan.sources),
+        patched={tree.component for tree in plan.patched if tree.files},
+        labels=labels(plan),
+        family=package_family(plan.recipe),
+        python_home=python_home(plan.recipe.base.tag),
+        user=plan.recipe.profile.user,
+        workdir=start_folder(plan.recipe),
+        made_folder=plan.recipe.profile.workdir,
+        overlay=OVERLAY,
+        # Folders that every user can write, upper ones first.
+        writable=(CACHE_HOME, *sorted(caches)) if caches else (),
+        venv_stage=str(LayerKind.VENV),
+        platform=uv_platform(plan.recipe.target.arch),
     )
-
-
-def _made_folders(plan: Plan) -> tuple[str, ...]:
-    """Return the folders that the system layer makes for everybody to write, those above before those below."""
-    wanted = {folder for folder in cache_folders(plan.recipe).values() if folder.startswith(f"{CACHE_HOME}/")}
-    return (CACHE_HOME, *sorted(wanted)) if wanted else ()
 
 
 def _bake_file(plan: Plan) -> str:
@@ -178,13 +171,12 @@ def _bake_file(plan: Plan) -> str:
         "attest": ["type=provenance,disabled=true"],
     }
     builds = any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
-    # What Cannery has BuildKit make where it makes the rest itself.
+    # The parts that BuildKit makes if Cannery makes the other layers itself.
     names = ["foundation", *(["sources"] if builds else [])]
     parts = {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in names}
     bake = {
         "variable": {variable: {"default": NO_SECRET} for variable in SECRETS.values()},
         "group": {"default": {"targets": ["image"]}},
-        "target": {"image": target}
-        | {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in parts},
+        "target": {"image": target, **parts},
     }
     return json.dumps(bake, indent=2) + "\n"

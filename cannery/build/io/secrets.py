@@ -1,8 +1,8 @@
-"""What a build step needs of this host and an image must not keep: CA bundle, proxies, mirrors, number of jobs.
+"""Settings of this host that a build step needs and an image must not keep: CA bundle, proxies, mirrors, jobs.
 
-They reach BuildKit as secrets, each by id and by a variable that names its file (`render.SECRETS`), so no host path
-is in a rendered file and nothing of them stays in a layer, or in BuildKit's history. Files that are made for a build
-are gone after it.
+BuildKit gets them as secrets. Each has an id and a variable with the path of its file (`render.SECRETS`). So no path of
+this host is in a rendered file, and nothing of them stays in a layer or in BuildKit's history. The files are removed
+after the build.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 
 @dataclass(frozen=True)
 class Secrets:
-    """Environment variables for the build, and the values that no log may show."""
+    """Environment variables for the build, and the values that must not be in a log."""
 
     env: Mapping[str, str]
     values: tuple[str, ...]
@@ -48,10 +48,13 @@ def host_secrets(
 ) -> Iterator[Secrets]:
     """Give the secrets of this host while a build runs.
 
-    `suite` is the Debian suite of the base, None for a base with its own sources; `system` are the mirrors of these.
-    Files that are made are in the cache, readable by their owner only. Raises `UsageError` when a CA bundle that the
-    host's settings name cannot be read, or MAX_JOBS is no number.
+    `suite` is the Debian suite of the base, None for a base with sources of its own; `system` are mirrors for those.
+    The files are in the cache, readable by their owner only. Raises `UsageError` if the host's CA bundle cannot be
+    read, or MAX_JOBS is not a number.
     """
+    jobs = env.get("MAX_JOBS", "")
+    if jobs and not re.fullmatch(r"[1-9]\d{0,3}", jobs):
+        raise UsageError(f"MAX_JOBS: {jobs!r} is no number of jobs", hint="1 to 9999, or unset it")
     with own_folder(cache / "secrets") as folder:
         mirrors = distribution_sources(host_release()) if suite else ()
         proxies = {name: value for name in PROXIES if (value := env.get(name) or env.get(name.upper()))}
@@ -59,41 +62,33 @@ def host_secrets(
             "apt_sources": source_lines(suite, mirrors) if suite else "",
             "proxies": "".join(f"export {name}={shlex.quote(value)}\n" for name, value in proxies.items()),
             "system_mirrors": _script({name: places[0] for name, places in system.items()}),
-            "jobs": _jobs(env),
+            "jobs": jobs,
         }
-        found = {SECRETS["ca"]: _ca(env, pip)}
-        found |= {SECRETS[name]: _written(folder / name, text) if text else NO_SECRET for name, text in texts.items()}
+        found = {SECRETS["ca"]: _ca(env, pip), **dict.fromkeys((SECRETS[name] for name in texts), NO_SECRET)}
+        for name, text in texts.items():
+            if text:
+                path = folder / name
+                path.touch(0o600)
+                path.write_text(text, encoding="utf-8")
+                found[SECRETS[name]] = str(path)
         urls = [*proxies.values(), *(uri for mirror in mirrors for uri in mirror.uris)]
         passwords = [urlsplit(url if "://" in url else f"http://{url}").password for url in urls]
         yield Secrets(found, tuple(p for p in (*passwords, *pip.credentials()) if p))
 
 
-def _jobs(env: Mapping[str, str]) -> str:
-    text = env.get("MAX_JOBS", "")
-    if text and not re.fullmatch(r"[1-9]\d{0,3}", text):
-        raise UsageError(f"MAX_JOBS: {text!r} is no number of jobs", hint="1 to 9999, or unset it")
-    return text
-
-
-def _written(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o600)
-    return str(path)
-
-
 def _script(mirrors: Mapping[str, str]) -> str:
-    """Return what puts mirrors into the sources of apt or dnf, for sed: the longest address first."""
+    """Return the sed script that puts mirrors into the sources of apt or dnf, the longest address first."""
     lines = []
     for name in sorted(mirrors, key=lambda name: (-len(name), name)):
         wanted, place = name.rstrip("/"), re.sub(r"[&|\\]", r"\\\g<0>", mirrors[name].rstrip("/"))
         pattern = re.sub(r"[.*+~]", r"[\g<0>]", wanted)
-        # The end of a name or of a folder: http://a.example is not the start of http://a.example.org.
+        # A name ends here, or a folder: http://a.example must not match http://a.example.org.
         lines += [rf"s|{pattern}\([/ ]\)|{place}\1|g", rf"s|{pattern}$|{place}|"]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _ca(env: Mapping[str, str], pip: PipSettings) -> str:
-    """Return the path of the host's CA bundle: pip's `cert`, else the usual variables, else none."""
+    """Return the path of the host's CA bundle: pip's `cert`, else that of the usual variables."""
     named = pip.cert or next((v for n in CA_VARIABLES if (v := env.get(n))), "")
     if not named:
         return NO_SECRET

@@ -37,15 +37,14 @@ def write_folder(
 ) -> str:
     """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
 
-    `fetch` brings the files that do not come from templates: {path in the folder: file on this host}. It is called
-    once the folder is known to be usable.
+    `fetch` returns the files that do not come from templates: {path in the folder: file on this host}. It is called
+    after the folder was checked.
 
-    Raises `UsageError` for a folder with other things in it: what the plan does not name is removed; and
-    `FindingsError` for what must not be in a Dockerfile (`cannery.render.lint`).
+    Raises `UsageError` for a folder with files that are not Cannery's, because files that are not in the plan are
+    removed. Raises `FindingsError` for a Dockerfile that `cannery.render.lint` refuses.
     """
     texts = render(plan, templates, compatibility)
-    wrong = lint(texts[DOCKERFILE], plan.recipe.target.arch)
-    if wrong:
+    if wrong := lint(texts[DOCKERFILE], plan.recipe.target.arch):
         listed = "\n".join(map(str, wrong))
         raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
     _refuse_foreign(folder)
@@ -73,9 +72,14 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _link(source: Path, path: Path) -> bool:
-    """Make `path` a hard link to `source` (a copy across file systems); return whether anything was done."""
+    """Make `path` a hard link to `source`, or a copy across file systems; return whether anything was done.
+
+    A file on another file system with the same size and time is the copy of an earlier run.
+    """
     if path.exists():
-        if path.samefile(source) or _is_copy(source, path):
+        ours, theirs = source.stat(), path.stat()
+        is_equal = (ours.st_size, ours.st_mtime_ns) == (theirs.st_size, theirs.st_mtime_ns)
+        if path.samefile(source) or (is_equal and ours.st_dev != theirs.st_dev):
             return False
         path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +93,7 @@ def _link(source: Path, path: Path) -> bool:
 
 
 def _copy(source: Path, path: Path) -> None:
-    """Copy a file, whole or not at all. Raises `UnableError` that names the copy: a full disk is that one's."""
+    """Copy a file, completely or not at all. Raises `UnableError` with the path of the copy, whose disk may be full."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         shutil.copy2(source, temporary)
@@ -99,14 +103,8 @@ def _copy(source: Path, path: Path) -> None:
         raise unwritable(error, path) from error
 
 
-def _is_copy(source: Path, path: Path) -> bool:
-    """Whether `path` is the copy that an earlier run made: on another file system, with the same size and mtime."""
-    ours, theirs = source.stat(), path.stat()
-    return ours.st_dev != theirs.st_dev and ours.st_size == theirs.st_size and ours.st_mtime_ns == theirs.st_mtime_ns
-
-
 def _remove_others(folder: Path, wanted: set[str]) -> int:
-    """Remove what an earlier plan left; `log/` stays."""
+    """Remove the files of an earlier plan, but not `log/`; return how many."""
     removed = 0
     for path in sorted(folder.rglob("*"), reverse=True):
         name = str(path.relative_to(folder))
