@@ -1,6 +1,6 @@
-"""Why a build ended: the state of a failed bake turned into the error of its kind.
+"""Turn the state of a failed bake into an error of the right kind.
 
-The texts were recorded from buildx 0.13.1 with Docker 26.1.5 (tests/unit/data) or are BuildKit's own messages.
+The patterns are for messages recorded from buildx 0.13.1 with Docker 26.1.5 (tests/unit/data), and BuildKit's own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cannery.util.addresses import registry_of
 if TYPE_CHECKING:
     from cannery.build.progress import BuildState, Step
 
-# The stream from the engine broke off: gRPC's words for a daemon that ended.
+# gRPC's messages when the daemon has ended.
 _AWAY = re.compile(r"error reading from server: EOF|code = Unavailable|Unavailable: |transport is closing")
 _NO_SPACE = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 _EXEC_FORMAT = re.compile(r"exec format error", re.IGNORECASE)
@@ -29,7 +29,7 @@ _REMOTE = re.compile(
     r"|failed to push|pull access denied|dial tcp|i/o timeout|no such host|x509:|tls:|TLS handshake|toomanyrequests"
     r"|httpReadSeeker|unexpected status|401 Unauthorized|403 Forbidden|connection re(set|fused)"
 )
-# apt's and dnf's words for a mirror of system packages that does not answer.
+# Messages of apt and dnf when the mirror of system packages does not answer.
 _MIRROR_AWAY = re.compile(
     r"Temporary failure resolving|Could not resolve|Couldn't resolve host|Could not connect to|Unable to connect to"
     r"|Connection (?:timed out|failed|refused)|Network is unreachable|No route to host|Curl error \(\d+\)"
@@ -39,7 +39,7 @@ _REFERENCE = re.compile(r"(?:load metadata for|source metadata for|^FROM) (\S+?)
 
 
 def failure(state: BuildState, log: str) -> CanneryError:
-    """Return the error for a build that failed: unable, network or build failed. `log` is where its log is."""
+    """Return the error for a failed build: unable, network or build failed. `log` is the path of its log."""
     step = state.failed
     text = _text(state, step)
     if _AWAY.search(text):
@@ -62,7 +62,7 @@ def failure(state: BuildState, log: str) -> CanneryError:
 
 
 def _is_base(step: Step | None) -> bool:
-    """Whether the step only fetches the base image: whatever goes wrong there is the registry's answer."""
+    """Whether the step only fetches the base image: any failure of it is the registry's."""
     return step is not None and (step.name.stage == "base image" or step.name.instruction.startswith("FROM "))
 
 
@@ -91,7 +91,7 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, l
 
 
 def _is_without_mirror(step: Step) -> bool:
-    """Whether the step installs system packages, and printed that it could not reach their mirror."""
+    """Whether the step installs system packages and printed that it cannot reach their mirror."""
     return "/system.sh " in step.name.instruction and any(_MIRROR_AWAY.search(line) for line in step.tail)
 
 
@@ -103,13 +103,9 @@ def _exit_code(text: str) -> str:
 def _what_failed(step: Step | None, text: str, state: BuildState, log: str) -> str:
     code = _exit_code(text)
     what = [f"build failed: exit code {code}" if code else f"build failed: {_short(text)}"]
-    if step:
-        what.append(f"  {step.name.instruction}")
-        what += [f"  | {line}" for line in step.tail]
-    else:
-        what += [f"  | {line}" for line in state.other[-12:]]
-    what.append(f"  full log: {log}")
-    return "\n".join(what)
+    what += [f"  {step.name.instruction}"] if step else []
+    what += [f"  | {line}" for line in (step.tail if step else state.other[-12:])]
+    return "\n".join([*what, f"  full log: {log}"])
 
 
 def _where(step: Step | None) -> str:

@@ -1,9 +1,9 @@
-"""What a build is doing, as a frozen value: `apply(state, event) -> state`, no clock but the events' own times.
+"""The progress of a build as a frozen value: `apply(state, event) -> state`. The only clock is that of the events.
 
 The events are those of `docker buildx bake --progress=rawjson`: BuildKit's client.SolveStatus (vertexes, statuses,
-logs, warnings). buildx 0.13 prints them indented over many lines, later ones print one a line, and both mix plain text
-in (errors, warnings of bake), as recorded in tests/unit/data. A key of the wrong type reads as absent: a newer BuildKit
-must not end a build.
+logs, warnings). buildx 0.13 prints each over many lines, later versions print one a line. Both also print plain text
+(errors, warnings of bake), as recorded in tests/unit/data. A key of a wrong type counts as absent, so that a newer
+BuildKit does not stop a build.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Item = dict[str, Any]
 
 
 def read_line(pending: str, line: str) -> tuple[str, tuple[Item | str, ...]]:
-    """Read one more line (no newline at its end); return what is still open, and the objects or texts it completed.
+    """Read one more line, without its newline; return the open part of an object, and what the line completed.
 
-    `pending` is "" at the start. What is pending at the end of the stream is half an object: drop it.
+    `pending` is "" at the start. A part that is open at the end of the stream is half an object: drop it.
     """
     if not pending:
         event = _parse(line) if line.startswith("{") else None
@@ -40,7 +40,7 @@ def read_line(pending: str, line: str) -> tuple[str, tuple[Item | str, ...]]:
         return "", (event,) if event is not None else tuple(whole.split("\n"))
     if line.startswith((" ", "\t")) or not line:
         return whole, ()
-    # The writer was cut off inside an object, and another one writes: the object is lost, its text is not.
+    # The object was cut off, and this line is something else: the object is lost.
     return read_line("", line)
 
 
@@ -87,20 +87,20 @@ _OTHER_LINES = 200
 _KEPT_LINES = 50
 # A line longer than this many bytes is cut: a program that never writes a newline must not fill the memory.
 _LONGEST = 256 * 1024
-# Terminal escapes and control characters: they have no place in a file, and would act on the terminal in a message.
+# Terminal escapes and control characters: neither a file nor a message may have them.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]"
 )
 
 _DEFINITION = "[internal] load build definition"
-# What BuildKit reports of a step that it ends since another one has failed.
+# How BuildKit's error ends for a step that it stops because another one has failed.
 _CANCELLED = "context canceled"
 # The name of a step, as the Dockerfile frontend and bake write it: `[stage 2/3] RUN …`, `[2/3] RUN …` (the only stage),
 # `[linux/arm64 stage 2/3] …` (several platforms), `[internal] load build context`, `exporting to image`.
 _HEAD = re.compile(r"\[([^\]]*)\]\s*(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+/\d+")
 _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9/]+(->[a-z0-9/]+)?")
-# What BuildKit does around the Dockerfile's steps, by the first words of its name. Order matters: first match.
+# BuildKit's own steps, by the first words of their names. The first match counts.
 _AROUND = (
     ("load metadata", "base image"),
     ("load build context", "context"),
@@ -114,7 +114,7 @@ SETUP = "setup"
 
 
 class Status(StrEnum):
-    """The status of a step or stage. `cancelled` is a step that was cut off because another one failed."""
+    """The status of a step or stage. A step is `cancelled` if it was stopped because another one failed."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -129,7 +129,7 @@ ENDED = frozenset({Status.CACHED, Status.DONE, Status.FAILED, Status.CANCELLED})
 
 @dataclass(frozen=True)
 class StepName:
-    """A step's name in parts. `is_step`: a step of the Dockerfile; of any other, `stage` is a word for it."""
+    """A step's name in parts. `is_step` is false for BuildKit's own steps, whose `stage` is a word for them."""
 
     text: str
     stage: str
@@ -138,7 +138,7 @@ class StepName:
 
 
 def parse_name(text: str) -> StepName:
-    """Take a vertex name apart. Never fails: an unknown form is a step of the stage "setup"."""
+    """Parse the name of a vertex. An unknown form is a step of the stage "setup"."""
     match = _HEAD.match(text)
     words = match[1].split() if match else []
     instruction = " ".join((match[2] if match else text).split())
@@ -151,7 +151,7 @@ def parse_name(text: str) -> StepName:
 
 @dataclass(frozen=True)
 class Part:
-    """One vertex of BuildKit's graph as it is now. Times are seconds since the epoch, None when not yet."""
+    """The present state of one vertex of BuildKit's graph. Times are seconds since the epoch, None if not yet."""
 
     started: float | None = None
     completed: float | None = None
@@ -162,11 +162,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the build as a person counts them.
+    """One step of the build as a user counts them.
 
-    BuildKit may work on it in several vertexes (`COPY --link` with the containerd image store: a copy and a merge);
-    they then share a progress group. `parts` are by digest, `transfers` are bytes by name; `tail` are the last lines
-    that it printed, and `open` has for each stream the bytes after its last newline.
+    BuildKit may make several vertexes of it (`COPY --link` with containerd's image store: a copy and a merge), which
+    share a progress group. `parts` are by digest, `transfers` are bytes by name. `tail` are its last lines of output,
+    and `open` has the bytes after the last newline of each stream.
     """
 
     name: StepName = field(default_factory=lambda: parse_name(""))
@@ -177,7 +177,7 @@ class Step:
 
     @property
     def status(self) -> Status:
-        """The step's status, of those of its parts. Weak parts count only when BuildKit needed them."""
+        """The step's status, from its parts. Weak parts count only if BuildKit needed them."""
         parts = self.parts.values()
         if self.error:
             return Status.FAILED
@@ -192,7 +192,7 @@ class Step:
 
     @property
     def error(self) -> str:
-        """The first error that is the step's own. BuildKit ends the error of a step that was cancelled so."""
+        """The first error of the step itself, and not of one that was stopped because of another step."""
         errors = (part.error for part in self.parts.values())
         return next((error for error in errors if error and not error.endswith(_CANCELLED)), "")
 
@@ -203,7 +203,7 @@ class Step:
 
     @property
     def span(self) -> tuple[float, float | None] | None:
-        """When it began and ended (None: it is running); None when it has not begun."""
+        """When it began and ended (None: it is running); None if it has not begun."""
         begun = [part for part in self.parts.values() if part.started is not None]
         if not begun:
             return None
@@ -216,7 +216,7 @@ class Step:
 class BuildState:
     """All that the stream has reported so far.
 
-    `fresh` are the lines that the last event adds to the log: (stage, text). `other` is what bake itself printed.
+    `fresh` are the lines that the last event adds to the log, as (stage, text). `other` is the output of bake itself.
     """
 
     steps: Mapping[str, Step] = field(default_factory=dict)
@@ -239,18 +239,17 @@ class BuildState:
 
     @property
     def joined(self) -> bool:
-        """Whether the step that failed began before this build did: it is an earlier build's, which was ending."""
+        """Whether the step that failed began before this build: it belongs to an earlier build that was ending."""
         span = self.failed.span if self.failed else None
-        # No two builds share this step; its times are by the engine's clock too.
+        # Each build has this step of its own, timed by the engine's clock too.
         loaded = [step.span[0] for step in self.steps.values() if step.span and step.name.text.startswith(_DEFINITION)]
         return span is not None and bool(loaded) and span[0] < min(loaded)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """(cached, ended, all) steps of the Dockerfile.
+        """The numbers of (cached, ended, all) steps of the Dockerfile.
 
-        Not counted: what BuildKit does around them (context, export), and FROM, which it reports as cached or not by
-        chance (recorded: both for the same local base).
+        BuildKit's own steps (context, export) do not count. Nor does FROM, which it reports as cached or not at random.
         """
         real = [s for s in self.steps.values() if s.name.is_step and not s.name.instruction.startswith("FROM ")]
         found = [step.status for step in real]
@@ -259,7 +258,7 @@ class BuildState:
 
 
 def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = str) -> BuildState:
-    """Return the state after `event`, an object or a text of `read_line`; every text in it went through `redact`."""
+    """Return the state after `event`, an object or text of `read_line`. All texts in it are passed through `redact`."""
     if isinstance(event, str):
         text = redact(event)
         return replace(state, other=(*state.other, text)[-_OTHER_LINES:], fresh=(("bake", text),))
@@ -297,7 +296,7 @@ def apply(state: BuildState, event: Item | str, redact: Callable[[str], str] = s
 
 
 def close(state: BuildState, redact: Callable[[str], str] = str) -> BuildState:
-    """Return the state at the end of the stream: last lines that had no newline are in `fresh`."""
+    """Return the state at the end of the stream: `fresh` has the last lines, which had no newline."""
     pairs = {key: _flushed(step, redact) for key, step in state.steps.items()}
     fresh = tuple(line for _, lines in pairs.values() for line in lines)
     return replace(state, steps={key: step for key, (step, _) in pairs.items()}, fresh=fresh)
@@ -321,14 +320,14 @@ def _with_part(step: Step, item: Item, redact: Callable[[str], str]) -> Step:
         weak=get(group, "weak", default=False),
     )
     if part.started is None and old and old.started is not None:
-        part = old  # BuildKit announces a vertex again without its times; it has not gone back
+        part = old  # BuildKit may send a vertex again without its times
     return replace(step, name=name, parts={**step.parts, digest: part})
 
 
 def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]) -> tuple[Step, list[tuple[str, str]]]:
     """Return the step with a chunk of its output, and the lines that the chunk completed.
 
-    Streams are joined apart, because stderr comes in between the halves of a line of stdout.
+    Each stream has its own open line, because stderr may arrive within a line of stdout.
     """
     *whole, left = (step.open.get(stream, b"") + chunk).split(b"\n")
     if len(left) > _LONGEST:
@@ -339,7 +338,7 @@ def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]
 
 
 def _line(text: str) -> str:
-    """Return a line as a terminal would leave it: of a progress bar that rewrites its line, the last state."""
+    """Return a line as a terminal would show it at the end: the last state of a progress bar."""
     states = [_CONTROL.sub("", part).rstrip() for part in text.split("\r")]
     return next((part for part in reversed(states) if part), "")
 

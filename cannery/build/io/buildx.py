@@ -1,7 +1,7 @@
-"""`docker buildx bake` as a child process: its events to a view and a log, its failure to one of our errors.
+"""Run `docker buildx bake`: its events go to a view and a log, its failure becomes one of our errors.
 
-BuildKit clips a step's output at 2 MiB, or 200 KiB/s, unless the *daemon* (dockerd or buildkitd, not this client) was
-started with BUILDKIT_STEP_LOG_MAX_SIZE=-1 and BUILDKIT_STEP_LOG_MAX_SPEED=-1 (Docker 26.1.5: 10 MB then arrive whole).
+BuildKit cuts a step's output at 2 MiB, or 200 KiB/s, unless the *daemon* (dockerd or buildkitd, not this client) was
+started with BUILDKIT_STEP_LOG_MAX_SIZE=-1 and BUILDKIT_STEP_LOG_MAX_SPEED=-1.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# From buildx 0.20 on, bake asks before it reads a file outside its folder. The host's CA bundle and the list of its
-# mirrors are there, and the bake file is our own: no question.
+# From buildx 0.20 on, bake asks before it reads a file outside its folder, such as the host's CA bundle. The bake file
+# is our own, so this switches the question off.
 NO_QUESTION = {"BUILDX_BAKE_ENTITLEMENTS_FS": "0"}
 
 
 class View(Protocol):
-    """What shows a build (`cannery.build.io.view` makes them)."""
+    """Shows a build (`cannery.build.io.view` makes views)."""
 
     def update(self, state: BuildState) -> None:
-        """Show `state`; called for every event, and every second without one."""
+        """Show `state`. Called for each event, and each second without one."""
 
     def finish(self, state: BuildState) -> None:
-        """Show the last state and leave the terminal as it was; called once, also after a failure."""
+        """Show the last state and restore the terminal. Called once, also after a failure."""
 
 
 def bake(  # noqa: PLR0913 - one request to buildx
@@ -54,13 +54,13 @@ def bake(  # noqa: PLR0913 - one request to buildx
 ) -> tuple[int, int]:
     """Build `target` of the bake file in `folder`; return how many steps were cached, of how many.
 
-    `engine_command` starts buildx, as ("docker", "buildx"); `env` is its whole environment; `overrides` are values of
-    `--set`; `secrets` are values that must appear neither in `log` nor on the screen. `view` makes a view.
+    `engine_command` starts buildx, as ("docker", "buildx"), and `env` is its whole environment. `overrides` are values
+    of `--set`. `secrets` are values that must not be in `log` or on the screen. `view` makes a view.
 
-    A build that begins while a failed one ends joins its steps, and fails as it did: it is then begun once more.
+    A build that starts while a failed one is still ending shares its steps and its failure. It is then started again.
 
-    Raises BuildFailedError (a step failed), NetworkError (the registry), UnableError (disk full, engine away, QEMU
-    missing). SIGINT and SIGTERM cancel the build, then KeyboardInterrupt is raised.
+    Raises `BuildFailedError` (a step failed), `NetworkError` (the registry), `UnableError` (disk full, engine gone,
+    QEMU missing). SIGINT and SIGTERM cancel the build, then `KeyboardInterrupt` is raised.
     """
     redact = redactor(secrets.values)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -113,20 +113,20 @@ def _run(  # noqa: PLR0913 - the parts of one running build
 
 
 def write_log(log: TextIO, state: BuildState) -> None:
-    """Write the lines that the last event added, and flush: a killed run leaves a log up to its last moment."""
+    """Write the lines of the last event and flush, so that a killed run leaves a complete log."""
     if state.fresh:
         log.write("".join(f"{state.seconds:8.2f} [{stage}] {line}\n" for stage, line in state.fresh))
         log.flush()
 
 
-# What the last build has made, and how long each part took, in the rendered folder.
+# In the rendered folder: what the last build made, and how long each part took.
 TIMELINE = "log/timeline.json"
 
 
 def keep_spans(folder: Path, reference: str, spans: Sequence[Span]) -> None:
-    """Write what was made of the image `reference`. A build that has made nothing leaves what an earlier one wrote.
+    """Write what was made of the image `reference`. A build that made nothing keeps the file of an earlier one.
 
-    Nor is a file that cannot be written a reason for a build to fail.
+    A file that cannot be written is ignored: no build fails for it.
     """
     if spans:
         value = {"image": reference, "made": [asdict(one) for one in spans]}
@@ -135,7 +135,7 @@ def keep_spans(folder: Path, reference: str, spans: Sequence[Span]) -> None:
 
 
 def read_spans(folder: Path, reference: str) -> tuple[Span, ...]:
-    """Return what the last build that made anything has made of that image; nothing where it is not known."""
+    """Return what the last build that made anything made of that image; nothing if it is not known."""
     try:
         value = json.loads((folder / TIMELINE).read_text(encoding="utf-8"))
         return tuple(Span(**one) for one in value["made"]) if value["image"] == reference else ()

@@ -1,6 +1,6 @@
-"""Reads what an image depends on and what a run left of it, writes stamps, and answers by them.
+"""Write a stamp of the inputs and outputs of a run, and compare: if nothing has changed, the run need not be repeated.
 
-Whatever cannot be read or reached is a change: the command then runs as a whole.
+What cannot be read or reached counts as changed, and the whole command runs.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-# Variables that differ from shell to shell, or with the size of a window, and change no image.
+# Variables that differ between shells or windows, and change no image.
 NOT_OF_IMAGES = {"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "CANNERY_PROGRAM"}
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the outputs of a run are.
+    """The outputs of a run.
 
     `socket` is the engine's, `references` are the image's tags there. `folders` are compared by names, sizes and times,
-    `files` by what is in them (folders too), `host` are paths of this host by what they are.
+    `files` by content (also of folders), `host` are paths of this host, compared by kind and time.
     """
 
     socket: str
@@ -47,7 +47,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Stamp:
-    """One run that ended well: digests of what it read and of what it left, and the lines that a next run prints."""
+    """One successful run: digests of its inputs and outputs, and the lines that the next run prints."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -67,7 +67,7 @@ def of_environment(env: Mapping[str, str]) -> str:
 
 
 def parse_stamp(text: str) -> Stamp | None:
-    """Return the stamp in a file's text; None for any other text."""
+    """Return the stamp in a text; None if there is none."""
     try:
         value = json.loads(text)
         where = value["places"]
@@ -84,9 +84,9 @@ PATIENCE = 5.0
 
 
 def stamped(words: Sequence[str], out: Path, inputs: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the lines of a stamp whose inputs and outputs are all as they were; none where one is not.
+    """Return the lines of the stamp if all inputs and outputs are as they were, else none.
 
-    `inputs` are what `inputs_now` gives; `out` is the folder of rendered images, which stamps are beside.
+    `inputs` come from `inputs_now`; `out` is the folder of rendered images, in which the stamps are.
     """
     try:
         stamp = parse_stamp(_file(words, out).read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def stamped(words: Sequence[str], out: Path, inputs: Mapping[str, str]) -> tuple
 
 
 def write_stamp(words: Sequence[str], out: Path, stamp: Stamp) -> None:
-    """Keep a stamp below the folder of rendered images; a disk that cannot take it has none."""
+    """Write a stamp into the folder of rendered images. A failure to write is ignored."""
     with suppress(OSError):
         write_atomic(_file(words, out), json.dumps(asdict(stamp), indent=1))
 
@@ -108,10 +108,7 @@ def _file(words: Sequence[str], out: Path) -> Path:
 
 
 def inputs_now(root: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return {input: its digest}: all that an image is made of but the words of the command line.
-
-    {} where something cannot be read.
-    """
+    """Return {input: its digest} of all inputs of an image but the command line; {} if one cannot be read."""
     try:
         return {
             "environment": of_environment(env),
@@ -131,7 +128,7 @@ def inputs_now(root: Path, env: Mapping[str, str]) -> dict[str, str]:
 def outputs_now(places: Places) -> dict[str, str]:
     """Return {output: its digest, or the id of an image}.
 
-    Raises `OSError` and `HTTPException` where the engine does not answer.
+    Raises `OSError` and `HTTPException` if the engine does not answer.
     """
     return {
         **{reference: _image_id(places.socket, reference) for reference in places.references},
@@ -142,9 +139,9 @@ def outputs_now(places: Places) -> dict[str, str]:
 
 
 def tree_digest(place: Path, *, content: bool = True) -> str:
-    """Return the SHA-256 of a file or of all files below a folder, by what they hold, or else by sizes and times.
+    """Return the SHA-256 of a file or of all files below a folder: of their content, or else of sizes and times.
 
-    What Python compiled is left out. What is not there has a digest too.
+    Byte code of Python is left out. A missing path has a digest too.
     """
     digest = hashlib.sha256()
     for path in _files(place):
@@ -157,7 +154,7 @@ def tree_digest(place: Path, *, content: bool = True) -> str:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """Give a file, or all files below a folder, in order. Raises `OSError` for a link to a folder."""
+    """Yield a file, or all files below a folder, in order. Raises `OSError` for a link to a folder."""
     if not place.is_dir():
         yield from [place] if os.path.lexists(place) else []
         return
@@ -178,7 +175,7 @@ def _texts(paths: Sequence[Path]) -> str:
 
 
 def _about(path: str) -> tuple[int, int] | None:
-    """Return what a path of this host is, and when it changed; None where it is not there."""
+    """Return the mode of a path of this host and when it changed; None if it does not exist."""
     try:
         about = Path(path).stat()
     except OSError:
@@ -187,7 +184,7 @@ def _about(path: str) -> tuple[int, int] | None:
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP to the socket of an engine: docker's own command takes as long as all else here."""
+    """HTTP on the socket of an engine. Docker's command would take as long as all the rest here."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=PATIENCE)
@@ -201,7 +198,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def _image_id(path: str, reference: str) -> str:
-    """Return the id of an image of the engine behind a socket; "" where there is none."""
+    """Return the id of an image of the engine behind a socket; "" without one."""
     connection = _Connection(path)
     try:
         connection.request("GET", f"/images/{quote(reference, safe='/:@')}/json")

@@ -1,4 +1,4 @@
-"""What a person sees of a build: one line for each stage that ends, and on a terminal what runs below them."""
+"""Show a build: one line for each stage that ends, and on a terminal a last line with what is running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cannery.build.stages import Brought
 
 _REFRESHES = 4
-# BuildKit probes a step and starts it again a few ms later: a change is shown when it has lasted this long (seconds).
+# Seconds that a change must last to be shown: BuildKit tries a step and starts it again a few ms later.
 _STEADY = 0.3
 # Seconds between two "still running" lines: CI services end a job that prints nothing for ten minutes.
 _HEARTBEAT = 60.0
@@ -29,7 +29,7 @@ _HEARTBEAT = 60.0
 
 @dataclass(frozen=True)
 class Look:
-    """How a build is shown: what each stage brings, and with `is_verbose` also the lines of the log."""
+    """How a build is shown: the words for each stage, and with `is_verbose` also the lines of the log."""
 
     brings: Mapping[str, Brought]
     is_verbose: bool = False
@@ -66,7 +66,7 @@ def _megabytes(stage: Stage) -> str:
 
 
 class PlainView:
-    """One line when a stage ends, and a sign of life each minute between them. No control codes."""
+    """Print a line when a stage ends, and one a minute in between. No control codes."""
 
     heartbeat = _HEARTBEAT
 
@@ -79,7 +79,7 @@ class PlainView:
         self._spoke, self._heard, self._events = clock(), clock(), 0
 
     def update(self, state: BuildState) -> None:
-        """Print what has ended and stayed so."""
+        """Print the stages that have ended and have not started again."""
         if state.events != self._events:
             self._events, self._heard = state.events, self._clock()
         if self._look.is_verbose:
@@ -90,13 +90,13 @@ class PlainView:
             self._print(state, f"still running: {self._now(state)}")
 
     def finish(self, state: BuildState) -> None:
-        """Print the ends that were not printed yet, and the summary."""
+        """Print the stages that were not printed yet, and the summary."""
         self._heard = self._clock()
         self._ends(state, steady=0.0)
         self._print(state, head(state, self._look, state.seconds))
 
     def _seconds(self, state: BuildState) -> float:
-        """Return how long a build has taken: its state ends at the last event."""
+        """Return how long a build has taken until now; its state has the time of the last event."""
         return state.seconds + max(0.0, self._clock() - self._heard)
 
     def _now(self, state: BuildState) -> str:
@@ -130,7 +130,7 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """The same lines on a terminal, and below them one that rich redraws: how far the build is, and what runs."""
+    """Print the same lines on a terminal, and below them one that rich redraws: the progress, and what is running."""
 
     heartbeat = math.inf
 
@@ -140,21 +140,21 @@ class LiveView(PlainView):
         self._live: Live | None = None
 
     def update(self, state: BuildState) -> None:
-        """Print what has ended; rich's own thread draws the line below."""
+        """Print the stages that have ended; a thread of rich draws the last line."""
         self._state = state
         if self._live is None:
             self._live = self._start()
         super().update(state)
 
     def finish(self, state: BuildState) -> None:
-        """Give the terminal back, and print the rest."""
+        """Remove the last line, and print the rest."""
         if self._live is not None:
             self._live.stop()
             self._live = None
         super().finish(state)
 
     def _start(self) -> Live:
-        # rich takes 50 ms to import: only a build on a terminal pays for it.
+        # rich takes 50 ms to import, which only a build on a terminal needs.
         from rich.console import Console  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
 
