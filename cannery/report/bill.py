@@ -1,4 +1,4 @@
-"""The bill of materials of an image: every package that it has, from its plan. `cyclonedx` and `spdx` write it."""
+"""The bill of materials of an image: all packages in its plan. `cyclonedx` and `spdx` write it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Origin(StrEnum):
     SOURCE = "source"
 
 
-# What the names in `asked_by` mean.
+# The parts that are Python distributions, which `asked_by` names.
 DISTRIBUTIONS = {Origin.WHEEL, Origin.SDIST, Origin.SOURCE}
 
 
 @dataclass(frozen=True)
 class Item:
-    """One part of an image. `sha256` is of its file, `asked_by` are the names of parts that ask for it.
+    """One part of an image. `sha256` is that of its file, `asked_by` are the distributions that require it.
 
-    `commit` is set for a source, `notes` are further facts by their name. `purl` is None where nothing public is meant.
+    `commit` is set for a source, `notes` are more facts by name. `purl` is None for a part that is not public.
     """
 
     origin: Origin
@@ -56,13 +56,13 @@ class Item:
 
     @property
     def ref(self) -> str:
-        """Its name in a document. Two components may have sources of one distribution."""
+        """Its id in a document. Sources have their component's name: two of them may be of one distribution."""
         return f"{self.origin}:{self.notes.get('component', self.name)}"
 
 
 @dataclass(frozen=True)
 class Bill:
-    """All parts of one image, its name, and what makes a document of it the same each time."""
+    """All parts of one image, its name, and a fixed id and time, so that documents are reproducible."""
 
     profile: str
     tag: str
@@ -73,7 +73,7 @@ class Bill:
 
     @property
     def depends(self) -> Mapping[str, tuple[str, ...]]:
-        """What each part asks for, by `Item.ref`; "" is the image, which has what no part asks for."""
+        """What each part requires, by `Item.ref`. "" is the image, which has the parts that no other requires."""
         distributions = {item.name: item.ref for item in self.items if item.origin in DISTRIBUTIONS}
         asks: dict[str, list[str]] = {}
         for item in self.items:
@@ -88,8 +88,8 @@ class Bill:
 def make_bill(plan: Plan, licences: Mapping[str, str], hosts: Mapping[str, Host]) -> Bill:
     """Return the bill of materials of the image of `plan`.
 
-    `licences` are {distribution: licence}, as far as they are known; `hosts` are the catalog's git hosts. Its id is
-    made of the plan's digest, and its time is the plan's epoch: the same plan gives the same document.
+    `licences` are the known ones as {distribution: licence}; `hosts` are the catalog's git hosts. The id comes from the
+    plan's name and the time is the plan's epoch, so the same plan gives the same document.
     """
     target = plan.recipe.target
     items = (
@@ -119,7 +119,7 @@ def _base(plan: Plan) -> Item:
 
 
 def _system(plan: Plan) -> Iterator[Item]:
-    """Give the packages that the system layer installs. Their versions are those of the day of the build: unknown."""
+    """Yield the packages of the system layer. Their versions are not known: the mirror's newest are installed."""
     recipe = plan.recipe
     distribution = "debian" if recipe.base.kind is BaseKind.STANDIN else recipe.target.os.rstrip("0123456789.")
     kind = {"apt": "deb", "dnf": "rpm"}[package_family(recipe)]
@@ -160,7 +160,7 @@ def _source(plan: Plan, step: SourceStep, hosts: Mapping[str, Host]) -> Item:
 def _of_repository(
     name: str, version: str, commit: str, where: Mapping[str, str], hosts: Mapping[str, Host]
 ) -> PackageURL | None:
-    """Return the package URL of a commit of a repository: GitHub has a kind of its own."""
+    """Return the package URL of a commit: GitHub has a type of its own."""
     if "github" in where:
         owner, _, repository = where["github"].partition("/")
         return PackageURL("github", owner, repository, commit)

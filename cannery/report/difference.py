@@ -1,4 +1,4 @@
-"""What images hold, of a plan, a lock or a manifest; what differs between two; and both as tables, text and JSON."""
+"""Compare two images by their plans, locks or manifests, and write the difference as text, tables or JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
 
 
-# Rows of a table that are shown at once; a longer one is folded.
+# A table with more rows is folded.
 FOLDED = 25
 _WORDS = {"+": "added", "-": "removed", "~": "changed"}
 
 
 @dataclass(frozen=True)
 class Change:
-    """One line of a difference: of which section, what, and its two values; "" is where it is not."""
+    """One line of a difference: its section, name, and both values; "" for a side that does not have it."""
 
     section: str
     name: str
@@ -35,12 +35,12 @@ class Change:
 
     @property
     def sign(self) -> str:
-        """`+` for what is new, `-` for what has gone, `~` for what has changed."""
+        """`+` for added, `-` for removed, `~` for changed."""
         return "~" if self.old and self.new else "+" if self.new else "-"
 
     @property
     def is_older(self) -> bool:
-        """Whether it is a package whose version has gone down."""
+        """Whether it is a package with an older version on the new side."""
         if self.section != "packages" or self.sign != "~":
             return False
         try:
@@ -56,10 +56,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs: the names of both sides, each change by section, sections that one does not know.
+    """The difference of two sides: their names, the changes by section, the sections that one side does not know.
 
-    `layers` are (those of the new side that the old one does not have, all, the bytes of wheels in the former); None
-    where they are not known.
+    `layers` is (new layers, all layers of the new side, bytes of wheels in the new layers); None if not known.
     """
 
     old: str
@@ -70,7 +69,7 @@ class Difference:
 
 
 def difference(old: Contents, new: Contents) -> Difference:
-    """Compare two images. What only one of them knows is not compared, and named in `unknown`."""
+    """Compare two images. A section that only one of them knows is not compared; `unknown` names it."""
     pairs: dict[str, tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = {
         "image": _both(old.about, new.about),
         "packages": (old.packages, new.packages),
@@ -85,7 +84,7 @@ def difference(old: Contents, new: Contents) -> Difference:
         if one is not None and other is not None:
             names = dict.fromkeys([*one, *other])
             changed = [name for name in names if one.get(name) != other.get(name)]
-            # The target and layers have an order of their own.
+            # The parts of a target, and layers, stay in their order.
             changed = changed if section in {"image", "layers"} else sorted(changed)
             found += (
                 Change(section, name, *_shown(section, _value(one, name), _value(other, name))) for name in changed
@@ -99,12 +98,12 @@ def difference(old: Contents, new: Contents) -> Difference:
 
 
 def _value(values: Mapping[str, str], name: str) -> str:
-    """Return a value, "" where there is none; an empty one (of a variable) is in quotes."""
+    """Return a value, "" if there is none. The empty value of a variable is shown as a pair of quotes."""
     return (values[name] or '""') if name in values else ""
 
 
 def _shown(section: str, old: str, new: str) -> tuple[str, str]:
-    """Return two values as they are printed: the start of hashes, of lists of paths what the other does not have."""
+    """Return two values as they are printed: hashes shortened, of lists of paths only what the other does not have."""
     if section == "files":
         return old[:12], new[:12]
     one, other = old.split(":"), new.split(":")
@@ -124,13 +123,13 @@ def _sized(change: Change, old: Contents, new: Contents) -> Change:
 
 
 def _both(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return what both name. Of files: the same name with another hash is another file."""
+    """Return the entries of names that both have: a file counts as changed if its name is the same."""
     names = [name for name in old if name in new]
     return {name: old[name] for name in names}, {name: new[name] for name in names}
 
 
 def text_lines(found: Difference) -> Iterator[str]:
-    """Give the lines that `diff` prints."""
+    """Yield the lines that `diff` prints."""
     yield f"{found.old} → {found.new}"
     for section, group in groupby(found.changes, key=lambda one: one.section):
         changes = list(group)
@@ -143,7 +142,7 @@ def text_lines(found: Difference) -> Iterator[str]:
 
 
 def ends(found: Difference) -> Iterator[str]:
-    """Give what is to know beside the changes: how many layers are new, and what was not compared."""
+    """Yield notes on the changes: how many layers are new, and what was not compared."""
     if found.layers is not None:
         count, total, size = found.layers
         yield f"{count} of {total} layers are new" + (f", {size / 1e6:.1f} MB of wheels" if size else "")
@@ -152,14 +151,14 @@ def ends(found: Difference) -> Iterator[str]:
 
 
 def tables(found: Difference) -> Iterator[Table]:
-    """Give a table of each section, folded where it is long."""
+    """Yield a table for each section, folded if it is long."""
     for section, group in groupby(found.changes, key=lambda one: one.section):
         rows = tuple((one.name, one.old, f"{one.new}{' (older)' * one.is_older}") for one in group)
         yield Table(section, ("name", "old", "new"), rows, open=len(rows) <= FOLDED)
 
 
 def markdown_lines(found: Difference) -> Iterator[str]:
-    """Give the same as Markdown, for a pull request."""
+    """Yield the lines of the difference as Markdown, for a pull request."""
     yield f"## {prose(found.old)} → {prose(found.new)}"
     for table in tables(found):
         yield from table_lines(table)
@@ -168,21 +167,16 @@ def markdown_lines(found: Difference) -> Iterator[str]:
 
 
 def json_value(found: Difference) -> dict[str, Any]:
-    """Return the same as JSON values."""
+    """Return the difference as JSON values."""
     layers = dict(zip(("new", "all", "bytes"), found.layers, strict=True)) if found.layers else None
     changes = [{**asdict(one), "change": _WORDS[one.sign]} for one in found.changes]
-    return {
-        "old": found.old,
-        "new": found.new,
-        "changes": changes,
-        "not_compared": list(found.unknown),
-        "layers": layers,
-    }
+    unknown = list(found.unknown)
+    return {"old": found.old, "new": found.new, "changes": changes, "not_compared": unknown, "layers": layers}
 
 
 @dataclass(frozen=True)
 class Table:
-    """A titled table whose first column has names. One that is not `open` is folded."""
+    """A table with a title, whose first column has names. It is folded if it is not `open`."""
 
     title: str
     head: tuple[str, ...]
@@ -191,7 +185,7 @@ class Table:
 
 
 def table_lines(table: Table) -> Iterator[str]:
-    """Give the lines of a table in Markdown, with its title."""
+    """Yield the lines of a table in Markdown, with its title."""
     title = f"{table.title}: {len(table.rows)}"
     yield from ("", f"### {title}") if table.open else ("", f"<details><summary>{title}</summary>")
     yield from ("", f"| {' | '.join(table.head)} |", "|---" * len(table.head) + "|")
@@ -206,11 +200,13 @@ def prose(text: str) -> str:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is known of one image; None is what is not known of it.
+    """What is known about one image; None for what is not known.
 
-    `packages` are {name: version}, `files` {file name: hex SHA-256 of a wheel}, `sizes` {layer: bytes of
-    wheels}, `about` {word: text} the target, base and plan, `sources` {component: version and commit}, `patches` {name:
-    digest}, `layers` {name: digest, in the image's order}, `env` {variable: value}.
+    - `packages`: {name: version}; `files`: {file name of a wheel: hex SHA-256}
+    - `about`: {word: text} of the target, base and plan
+    - `sources`: {component: version and commit}; `patches`: {name: digest}
+    - `layers`: {name: digest}, lowest first; `sizes`: {layer: bytes of wheels}
+    - `env`: {variable: value}
     """
 
     name: str
@@ -225,7 +221,7 @@ class Contents:
 
 
 def of_lock(name: str, lock: Lock) -> Contents:
-    """Return what a lock holds: packages alone."""
+    """Return the contents of a lock, which has packages alone."""
     return Contents(
         name,
         packages={package.name: package.version for package in lock.packages},
@@ -235,7 +231,7 @@ def of_lock(name: str, lock: Lock) -> Contents:
 
 
 def of_manifest(name: str, value: Mapping[str, Any]) -> Contents:
-    """Return what a manifest records (docs/manifest.schema.json). Raises `ValueError` for what is no manifest."""
+    """Return the contents of a manifest (docs/manifest.schema.json). Raises `ValueError` if it is none."""
     if value.get("schema") != MANIFEST_SCHEMA:
         raise ValueError(f"schema {value.get('schema')!r} of a manifest is not known, only {MANIFEST_SCHEMA}")
     try:
@@ -255,7 +251,7 @@ def of_manifest(name: str, value: Mapping[str, Any]) -> Contents:
 
 
 def of_plan(plan: Plan, compatibility: Compatibility) -> Contents:
-    """Return what an image of `plan` will hold. Patches are unknown: they are read when an image is built."""
+    """Return the contents of an image of `plan`. Patches are not known: they are read when an image is built."""
     return replace(
         of_manifest(plan.reference, manifest(plan, compatibility)),
         files=_files(plan.lock.packages),
@@ -266,7 +262,7 @@ def of_plan(plan: Plan, compatibility: Compatibility) -> Contents:
 
 
 def source_words(source: Mapping[str, Any]) -> str:
-    """Return a source of a manifest in words: `0.9.1 at 796871d7d092, with changes`."""
+    """Describe a source of a manifest: `0.9.1 at 796871d7d092, with changes`."""
     at = f"at {source['commit'][:12]}" if source["commit"] else ""
     release = f"release {source['release']}" if source["release"] else ""
     words = " ".join(part for part in (source["version"] or "your own tree", release, at) if part)

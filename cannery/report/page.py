@@ -1,4 +1,4 @@
-"""What `report` shows of an image: facts, a treemap, the last build, tables; as Markdown, or for the HTML template."""
+"""The page of `report` about an image: facts, a treemap, the last build, tables; as Markdown or for HTML."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_VERIFIED = "no result of this plan on this host"
 
 
 class Known(NamedTuple):
-    """What this host remembers: a result of verify (docs/verify-report.schema.json), and what the last build made."""
+    """Kept on this host: the last result of verify (docs/verify-report.schema.json), and what the last build made."""
 
     proof: Mapping[str, Any] | None = None
     spans: Sequence[Span] = ()
@@ -42,7 +42,7 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """All that is shown. `facts` are (name, text), `changes` what differs from an older image, None without one."""
+    """The content of the page. `facts` are (name, text); `changes` is the difference to an older image, if any."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -53,12 +53,12 @@ class Page:
 
     @property
     def changed(self) -> tuple[Table, ...]:
-        """A table of each section of the changes."""
+        """A table for each section of the changes."""
         return tuple(tables(self.changes)) if self.changes else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to know beside the changes."""
+        """Notes on the changes."""
         return tuple(ends(self.changes)) if self.changes else ()
 
 
@@ -69,21 +69,21 @@ def make_page(
     known: Known,
     changes: Difference | None,
 ) -> Page:
-    """Return what is shown of the image of `plan`.
-
-    `changes` is what differs from an older image.
-    """
+    """Return the page about the image of `plan`; `changes` is the difference to an older image."""
     proof, spans = known
     sizes = {package.name: package.size for package in plan.lock.packages}
     wheels = [item for item in bill.items if "file" in item.notes]
     groups: dict[str, dict[str, int]] = {}
     for item in wheels:
         groups.setdefault(item.notes["layer"].removesuffix("-deps"), {})[item.name] = sizes[item.name]
+    ranked = sorted(findings, key=lambda one: RANK[one.severity])
+    found = tuple((f"{one.severity} {one.code}", one.what, one.why, one.fix) for one in ranked)
+    checks = tuple((one["id"], one["status"], one["message"]) for one in (proof or {"checks": ()})["checks"])
     listed = (
-        *_findings(findings),
+        Table("Findings", ("", "what", "why", "fix"), found),
         _components(plan, bill),
         *_bent(plan),
-        *_checks(proof),
+        Table("Verify", ("check", "result", "message"), checks, open=False),
         *_lists(plan, wheels, sizes),
     )
     facts = dict(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels)))
@@ -114,13 +114,6 @@ def _facts(
     yield "documents", "; ".join(profile.documents)
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[Table]:
-    rows = sorted(findings, key=lambda one: RANK[one.severity])
-    yield Table(
-        "Findings", ("", "what", "why", "fix"), tuple((f"{f.severity} {f.code}", f.what, f.why, f.fix) for f in rows)
-    )
-
-
 def _components(plan: Plan, bill: Bill) -> Table:
     items = {item.notes.get("component", item.name): item for item in bill.items}
     rows = []
@@ -142,29 +135,21 @@ def _bent(plan: Plan) -> Iterator[Table]:
     yield Table("Patches", ("source", "from"), patches)
 
 
-def _checks(proof: Mapping[str, Any] | None) -> Iterator[Table]:
-    rows = tuple((c["id"], c["status"], c["message"]) for c in (proof or {"checks": ()})["checks"])
-    yield Table("Verify", ("check", "result", "message"), rows, open=False)
-
-
 def _lists(plan: Plan, wheels: Sequence[Item], sizes: Mapping[str, int]) -> Iterator[Table]:
     head = ("name", "version", "MB", "layer", "licence", "index", "asked for by")
-    rows = [
-        (i.name, i.version, f"{sizes[i.name] / 1e6:.1f}", i.notes["layer"], i.licence, i.notes["index"], _via(i))
-        for i in sorted(wheels, key=lambda item: item.name)
-    ]
+    rows = []
+    for one in sorted(wheels, key=lambda item: item.name):
+        via = ", ".join(one.asked_by).replace("<profile>", "the profile")
+        megabytes = f"{sizes[one.name] / 1e6:.1f}"
+        rows.append((one.name, one.version, megabytes, one.notes["layer"], one.licence, one.notes["index"], via))
     yield Table("Packages", head, tuple(rows), open=False)
     layers = tuple((one.name, one.digest, f"{one.wheel_bytes / 1e6:.1f}", one.summary) for one in plan.layers)
     yield Table("Layers", ("name", "digest", "MB", "what is in it"), layers, open=False)
     yield Table("Environment", ("variable", "value"), tuple(sorted(plan.env.items())), open=False)
 
 
-def _via(item: Item) -> str:
-    return ", ".join(name.replace("<profile>", "the profile") for name in item.asked_by)
-
-
 def page_markdown(page: Page) -> str:
-    """Return the page as Markdown, for a pull request: what is folded in HTML is left out, but for the changes."""
+    """Return the page as Markdown, for a pull request, without the tables that are folded in HTML."""
     lines = [f"# {prose(page.title)}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {prose(text)} |" for name, text in page.facts if text]
     lines += ["", *markdown_lines(page.changes)] if page.changes else []
@@ -172,13 +157,13 @@ def page_markdown(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-# Where bars begin, and how long the longest may be, in the units of the drawing.
+# The start of the bars and the greatest length of one, in the units of the drawing.
 LEFT, WIDTH = 130.0, 220.0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar, by its left end."""
+    """One bar of the timeline; `x` is its left end."""
 
     label: str
     x: float
@@ -187,7 +172,7 @@ class Bar:
 
 
 def timeline(plan: Plan, spans: Sequence[Span]) -> Iterator[Bar]:
-    """Give the bars, in the order in which they begin. What took less than a hundredth of the whole has none."""
+    """Yield the bars in the order of their start. A stage of less than a hundredth of the whole time has none."""
     names = {stage_name(layer): layer.name for layer in plan.layers}
     first, total = min((one.start for one in spans), default=0.0), _seconds(spans)
     for one in sorted(spans, key=lambda span: span.start):
@@ -197,7 +182,7 @@ def timeline(plan: Plan, spans: Sequence[Span]) -> Iterator[Bar]:
 
 
 def timeline_words(plan: Plan, spans: Sequence[Span]) -> str:
-    """Return the last build in words; "" where it is not known."""
+    """Return the last build in words; "" if it is not known."""
     if not spans:
         return ""
     took = f"{_seconds(spans):.1f} s"

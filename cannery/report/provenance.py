@@ -1,7 +1,7 @@
-"""How an image was made, as an in-toto statement with SLSA's provenance (slsa.dev/spec/v1.0/provenance).
+"""The provenance of an image: an in-toto statement with SLSA's predicate (slsa.dev/spec/v1.0/provenance).
 
-It has the names of indexes and bases and no address of a mirror, no path of this host and no setting: all of it comes
-from the plan. Who built it is what a signature proves, not what it records of itself.
+All of it comes from the plan: names of indexes and bases, but no address of a mirror, no path and no setting of this
+host. Who built the image is proved by a signature and not by this text.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ BUILD_TYPE, BUILDER = "urn:cannery:image:1", "urn:cannery:builder"
 
 
 def provenance_text(plan: Plan, bill: Bill, reference: str, digest: str, version: str) -> str:
-    """Return the statement about an image by its name and tag in a registry, and the digest of its manifest.
+    """Return the statement about the image of `plan`: its reference in a registry, and the digest of its manifest.
 
-    The tag ends with what proof the image has where that is not a whole one. `bill` is of the same plan, `version`
-    the Cannery that has made the image.
+    `bill` is of the same plan; `version` is that of the Cannery that made the image.
     """
     name, tag = split_tag(reference)
     recipe = plan.recipe
@@ -48,12 +47,7 @@ def provenance_text(plan: Plan, bill: Bill, reference: str, digest: str, version
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": asked,
-                "internalParameters": {
-                    "plan": plan.digest,
-                    "tag": tag,
-                    "epoch": plan.epoch,
-                    "layers": layers,
-                },
+                "internalParameters": {"plan": plan.digest, "tag": tag, "epoch": plan.epoch, "layers": layers},
                 "resolvedDependencies": [*map(_used, bill.items), *_tools(plan)],
             },
             "runDetails": {"builder": {"id": BUILDER, "version": {"cannery": version}}},
@@ -63,7 +57,7 @@ def provenance_text(plan: Plan, bill: Bill, reference: str, digest: str, version
 
 
 def _used(item: Item) -> dict[str, Any]:
-    """Return what a part of the image was made from; a user's own tree has the digest of its content alone."""
+    """Return a resolved dependency: one part of the image. A user's own tree has only the digest of its content."""
     tree = item.notes.get("own tree", "")
     of_base = item.version.removeprefix("sha256:") if item.origin is Origin.BASE and ":" in item.version else ""
     sha256 = item.sha256 or of_base
@@ -77,12 +71,12 @@ def _used(item: Item) -> dict[str, Any]:
     }
 
 
-# Notes of a part that are also about how the image was made.
+# The notes of a part that belong into a provenance.
 KEPT = ("index", "patched by", "changed")
 
 
 def _tools(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Give the wheels that build sources, and are not in the image."""
+    """Yield the wheels that build sources and are not in the image."""
     for package in plan.tools.packages:
         yield {
             "name": package.file,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IMAGE = "SPDXRef-image"
 NO_ASSERTION = "NOASSERTION"
-# What SPDX asks for and nothing is known of.
+# Fields that SPDX requires, and for which nothing is known.
 UNKNOWN = {
     **dict.fromkeys(("downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"), NO_ASSERTION),
     "filesAnalyzed": False,
@@ -68,12 +68,12 @@ def _package(item: Item) -> dict[str, Any]:
     }
 
 
-# Reading its list of licences takes a good part of a second.
+# Its list of licences takes about half a second to read.
 _licensing = cache(get_spdx_licensing)
 
 
 def _expression(text: str) -> str:
-    """Return a licence as an SPDX expression; that nothing is asserted where it is none."""
+    """Return a licence as an SPDX expression, or NOASSERTION if it is none."""
     try:
         return str(_licensing().parse(text, validate=True, strict=True)) if text else NO_ASSERTION
     except ExpressionError:

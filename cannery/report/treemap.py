@@ -1,4 +1,4 @@
-"""A treemap: boxes within boxes, each as large as what it is for ("Squarified Treemaps", Bruls et al., 2000)."""
+"""A treemap: nested boxes with areas in proportion to sizes ("Squarified Treemaps", Bruls et al., 2000)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# The line of a group's name, and the edge around what is in a group, in the units of the frame.
+# The height of a group's title, and the width of its edge, in the units of the frame.
 TITLE, EDGE = 16.0, 1.5
 
 
@@ -24,7 +24,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Tile:
-    """One box: what it is for, its bytes, and the number of its group; a group's own box has the name of the group."""
+    """One box with its bytes and the number of its group. The box of the group itself has the name ""."""
 
     group: str
     name: str
@@ -34,19 +34,23 @@ class Tile:
 
 
 def treemap(groups: Mapping[str, Mapping[str, int]], frame: Box) -> Iterator[Tile]:
-    """Give the tiles of {group: {name: bytes}}: each group's own, with the name "", then those in it."""
+    """Yield the tiles of {group: {name: bytes}}: each group, then its members."""
     sizes = {group: sum(parts.values()) for group, parts in groups.items() if sum(parts.values()) > 0}
     order = sorted(sizes, key=lambda group: (-sizes[group], group))
     for number, (group, box) in enumerate(zip(order, squarified([sizes[one] for one in order], frame), strict=True)):
         yield Tile(group, "", sizes[group], box, number)
         parts = sorted(((size, name) for name, size in groups[group].items() if size > 0), key=lambda p: (-p[0], p[1]))
-        inner = squarified([size for size, _ in parts], _inside(box))
+        # The members fill the part below the group's title, if there is room for one.
+        edge = min(EDGE, box.width / 8, box.height / 8)
+        top = TITLE if box.height > 3 * TITLE else edge
+        inside = Box(box.x + edge, box.y + top, box.width - 2 * edge, box.height - top - edge)
+        inner = squarified([size for size, _ in parts], inside)
         for (size, name), place in zip(parts, inner, strict=True):
             yield Tile(group, name, size, place, number)
 
 
 def squarified(sizes: Sequence[float], frame: Box) -> list[Box]:
-    """Return a box for each of `sizes`, which are above 0 and the largest first; together they fill the frame."""
+    """Return a box for each of `sizes` (above 0, largest first). Together they fill the frame."""
     scale = frame.width * frame.height / (sum(sizes) or 1)
     areas, boxes = [size * scale for size in sizes], []
     while areas:
@@ -61,7 +65,7 @@ def squarified(sizes: Sequence[float], frame: Box) -> list[Box]:
 
 
 def _worst(areas: Sequence[float], side: float) -> float:
-    """Return the worst ratio of width and height in a row along `side`; the areas are the largest first."""
+    """Return the worst ratio of width and height in a row along `side`; areas come largest first."""
     total = sum(areas)
     return max(side**2 * areas[0] / total**2, total**2 / (side**2 * areas[-1]))
 
@@ -80,10 +84,3 @@ def _row(areas: Sequence[float], frame: Box) -> tuple[list[Box], Box]:
     if is_wide:
         return boxes, Box(frame.x + depth, frame.y, left, frame.height)
     return boxes, Box(frame.x, frame.y + depth, frame.width, left)
-
-
-def _inside(box: Box) -> Box:
-    """Return the part of a group's box that its tiles fill: below its name, where there is room for one."""
-    edge = min(EDGE, box.width / 8, box.height / 8)
-    top = TITLE if box.height > 3 * TITLE else edge
-    return Box(box.x + edge, box.y + top, box.width - 2 * edge, box.height - top - edge)

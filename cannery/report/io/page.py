@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.report.page import Page
 
-# Beside the code, not in templates/: what is there decides tags and layers.
+# Not in templates/, whose files are part of tags and layers.
 TEMPLATES = Path(__file__).parents[1]
 
 
@@ -28,9 +28,9 @@ def page_html(page: Page, version: str) -> str:
 
 
 def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
-    """Return the newest result of verify for `plan` that is kept below `cache`; None without one.
+    """Return the newest result of verify for `plan` in `cache`; None without one.
 
-    The arches of one image share a plan: a result that names CANN's folder of another arch is not of this image.
+    Two architectures have the same plan digest: a result that names CANN's folder of the other one is left out.
     """
     others = [f"{arch.machine}-linux/" for arch in Arch if arch is not plan.recipe.target.arch]
     for path in sorted((cache / "verified").glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True):

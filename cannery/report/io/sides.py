@@ -1,4 +1,4 @@
-"""What `diff` and `sbom` read: manifests, locks, the checkout as it was at a revision, licences of wheels."""
+"""Read what `diff` and `sbom` need: manifests, locks, the checkout at a revision, licences of wheels."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_contents(path: Path) -> Contents:
-    """Return what a manifest's or a lock's file holds. Raises `UsageError` for one that cannot be read, or is neither.
-
-    A manifest is JSON, a lock starts with a JSON comment.
-    """
+    """Return the contents of a manifest, which is JSON, or a lock. Raises `UsageError` for any other file."""
     hint = "name a lock, a manifest.json, a profile or an image"
     try:
         text = path.read_text(encoding="utf-8")
@@ -43,7 +40,7 @@ def read_contents(path: Path) -> Contents:
 
 
 def is_revision(root: Path, name: str) -> bool:
-    """Whether the git of the checkout `root` knows a commit by that name."""
+    """Whether the git repository of the checkout `root` has a commit of that name."""
     git = ("git", "-C", root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
     return run(git, check=False).returncode == 0
 
@@ -52,7 +49,7 @@ def is_revision(root: Path, name: str) -> bool:
 def checkout_at(root: Path, revision: str) -> Iterator[Path]:
     """Give a folder with images/ and templates/ of the checkout `root` at a revision of its git.
 
-    Raises `UsageError` where git does not know the revision, or it has no images.
+    Raises `UsageError` if git does not know the revision, or if it has no images/.
     """
     with TemporaryDirectory(prefix="cannery-") as name:
         folder, tar = Path(name), Path(name, "tree.tar")
@@ -68,9 +65,9 @@ def checkout_at(root: Path, revision: str) -> Iterator[Path]:
 
 
 def read_licences(packages: Iterable[LockedPackage], cache: Path) -> dict[str, str]:
-    """Return {distribution: licence} of packages whose wheel is in `cache`; "" where its METADATA names none.
+    """Return {distribution: licence} of the packages whose wheel is in `cache`; "" if its METADATA names none.
 
-    Nothing is fetched. A wheel that cannot be read counts as one that is not there.
+    Nothing is fetched. A wheel that cannot be read is left out.
     """
     found = {}
     for package in packages:
@@ -84,7 +81,7 @@ def read_licences(packages: Iterable[LockedPackage], cache: Path) -> dict[str, s
     return found
 
 
-# Words in METADATA that mean exactly one SPDX licence. "BSD License" and "Apache Software License" mean several.
+# Words in METADATA that mean exactly one SPDX licence. "BSD License" or "Apache Software License" may mean several.
 WORDS = {
     "mit license": "MIT",
     "isc license": "ISC",
@@ -100,19 +97,19 @@ WORDS = {
     "mulan psl v2": "MulanPSL-2.0",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
 }
-# What METADATA has where there is no licence.
+# Values in METADATA that name no licence.
 NONE = {"", "unknown", "none"}
-# A longer text is the licence itself, not its name.
+# A longer text is the licence itself and not its name.
 LONGEST = 100
 _CLASSIFIER = re.compile(r"License :: (?:OSI Approved :: )?(?P<name>.+)")
 
 
 def licence_of(metadata: str) -> str:
-    """Return the licence that a METADATA names, "" for none: an SPDX expression, else its own words.
+    """Return the licence in a METADATA file, "" for none: an SPDX expression, else its own words.
 
     `License-Expression` (PEP 639) counts first, then `License`, then the classifiers.
     """
-    # Only the head: the description behind it may be long, and is no header.
+    # Without the description, which may be long.
     headers = HeaderParser().parsestr(metadata.partition("\n\n")[0])
     named = str(headers["License-Expression"] or headers["License"] or "").strip()
     if "\n" in named or len(named) > LONGEST or named.lower() in NONE:
