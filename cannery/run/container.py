@@ -1,11 +1,13 @@
-"""A container that reaches NPUs, as a value: `docker run`, compose files and Kubernetes manifests are written from it.
+"""A container with NPUs as a value, from which `docker run`, compose files and Kubernetes manifests are written.
 
-Explicit device nodes and driver mounts, or the Ascend Docker runtime in their place, never both. No `--privileged` (it
-exposes every card), and no host network unless it is asked for: neither is needed to reach an NPU.
+NPUs come by device nodes and driver mounts, or by the Ascend Docker runtime, never by both. `--privileged` is not used,
+since it exposes every card. The host's network is used only on request. An NPU needs neither.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import shlex
 from dataclasses import dataclass
@@ -26,16 +28,16 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.facts import HostNpus
 
-# Every distribution has them in /etc/passwd: root and nobody.
+# root and nobody, which every distribution has in /etc/passwd.
 NAMED = frozenset({0, 65534})
 REPORT = "vllm-project/vllm-ascend issue 9490"
-# The home of a user who cannot write the image's: every image has it, and every user can write it.
+# The home of a user who cannot write the image's home. Every image has it, and every user can write it.
 ANY_HOME = "/tmp"  # noqa: S108 - in a container of one user
 
 
 @dataclass(frozen=True)
 class RunAs:
-    """A user and a group by number; `name` is what docker's --user takes."""
+    """A user and a group by number; `name` is the value of docker's --user."""
 
     name: str
     uid: int
@@ -43,9 +45,9 @@ class RunAs:
 
 
 def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
-    """Read `UID[:GID]` for an image of `user` (None: root's). Without a group it is the one that docker takes.
+    """Read `UID[:GID]` for an image of `user` (None: root). Without GID, the group is the one that docker takes.
 
-    Raises `UsageError` for names: which number one has, only the image knows, and a cluster needs the number.
+    Raises `UsageError` for names: a cluster needs numbers, and only the image knows them.
     """
     match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
     uid, gid = (uid_of(match[1]), uid_of(match[2] or "0")) if match else (None, None)
@@ -57,9 +59,9 @@ def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
 
 
 def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
-    """Return HOME for one who cannot write at the home of an image of `user`, else nothing.
+    """Return HOME for a user who cannot write the home in an image of `user`, else nothing.
 
-    The home that an image's user has is that user's and group 0's; in root's image another one has none, or / for it.
+    That home belongs to the image's user and to group 0. In an image of root, other users have no home.
     """
     if run_as is None or run_as.uid == 0 or (user is not None and (run_as.uid == user.uid or run_as.gid == 0)):
         return {}
@@ -67,7 +69,7 @@ def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
 
 
 def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
-    """Give a note on each thing that such a user is missing in an image of `user`, with so many cards."""
+    """Yield a note on each thing that `run_as` is missing in an image of `user`, with so many cards."""
     if run_as is None or run_as.uid == 0:
         return
     if user is None:
@@ -79,31 +81,33 @@ def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> It
         yield f"uid {run_as.uid} has no name in the image: HCCL between several cards fails for such a user ({REPORT})"
 
 
-LONGEST_SHOWN = 80  # letters of a value, in a message
+LONGEST_SHOWN = 80  # characters of a value in a message
 _INDEX = re.compile(r"[0-9]{1,4}")
-# The runtime reads the host's numbers from the first; in a container cards count from 0, whatever their nodes are
-# called, and the second names some of those (case D06).
+# The runtime reads the host's card numbers from the first. The second chooses cards in the container, which are counted
+# from 0, whatever the names of their nodes (case D06).
 GIVEN, VISIBLE = "ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"
 _VARIABLE = re.compile(r"[^\s=\0]+")
 _MOST_PARTS = 3  # SRC, DST, options
-# A source that is no path is the name of a volume.
+# Any other source is the name of a volume.
 _FOLDER = re.compile(r"/|\.\.?(?:/|$)")
 HOST_NETWORK = "host"
-# Without them each library takes the first interface that it finds, which on many hosts is docker's own bridge.
+# Without them, each library takes the first interface that it finds, often docker's bridge.
 NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to run.
+    """A request to run an image.
 
-    `cards` None means all of them; `npu` False starts without any device; `runtime` is the docker runtime that brings
-    the devices in place of single nodes; `volumes` and `env` are what docker takes after `-v` and `-e`; `terminal` asks
-    for a terminal (standard input is handed on either way); `nodes` is how many such containers a job has. `network` is
-    docker's word, `interface` the host's that HCCL, gloo and the rest talk by.
-    `caches` are folders of the user's; `workdir` is a folder of the container, None for the image's.
-    `user` is the user of the image, None for root; `run_as` is another one in its place. `platform` is the image's
-    where the engine's is another: engines with containerd's image store need it.
+    - `cards`: None means all of them. `npu` False starts without any device.
+    - `nodes`: how many such containers a job has.
+    - `terminal`: with a terminal; standard input is passed on either way.
+    - `volumes`, `env`: the values of docker's `-v` and `-e`.
+    - `runtime`: the docker runtime that brings the devices in place of single nodes.
+    - `network`: the value of docker's option; `interface`: the host's, for HCCL, gloo and the like.
+    - `caches`: folders of the user; `workdir`: a folder in the container, None for the image's.
+    - `user`: the image's user, None for root; `run_as`: another user in its place.
+    - `platform`: the image's if the engine's is another, which an engine with containerd's store has to know.
     """
 
     image: str
@@ -141,11 +145,11 @@ class RunRequest:
 class Container:
     """A request bound to a host.
 
-    `cards` is how many NPUs are in it, `devices` the nodes that bring them ((): `request.runtime` does), `driver` the
-    mounts of the driver and of HCCL's files, `visible` the variables that name cards, `env` the rest (None: the value
-    that the client's environment has). `group` is the nodes' one, which the container's user has to be in (None: root
-    needs none). `notes` name what is missing on this host, `warnings` that without which
-    a job fails.
+    - `cards`: the number of NPUs; `devices`: their nodes, () if `request.runtime` brings them.
+    - `group`: the group of the nodes, which the container's user has to be in; None if it is root.
+    - `driver`: the mounts of the driver and of HCCL's files.
+    - `visible`: the variables that name cards; `env`: the others, None for the value in the client's environment.
+    - `notes`: what is missing on this host; `warnings`: what a job fails without.
     """
 
     request: RunRequest
@@ -160,27 +164,28 @@ class Container:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """Every mount that is not one of the user's own volumes, and that none of those replaces."""
+        """All mounts but the user's own volumes, and but those that a volume replaces."""
         return (*self.driver, *beside(self.request.caches, self.request.volumes))
 
 
 def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> Container:
     """Bind `request` to `host`.
 
-    Raises `UnableError` when NPUs are wanted and the host has no card, or a manager node or a card that is named is
-    missing, `UsageError` for volumes and variables that are none, and for variables and options that contradict each
-    other; the engine refuses what else it does not take. Paths that do not exist are left out with a note: docker would
-    make empty folders of them.
+    Raises `UnableError` if NPUs are wanted and the host has none, or if a card or a manager node is missing. Raises
+    `UsageError` for malformed volumes and variables, and for options that contradict each other. A path that does not
+    exist is left out with a note, because docker would make an empty folder of it.
     """
     for text in request.volumes:
         volume_target(text)
+    given: dict[str, str | None] = {}
     for text in request.env:
-        if not _VARIABLE.fullmatch(text.partition("=")[0]):
+        name, equals, value = text.partition("=")
+        if not _VARIABLE.fullmatch(name):
             hint = "NAME=VALUE, or NAME for its value in this shell; a name has no blanks"
             raise UsageError(f"-e {text!r} names no variable", hint=hint)
+        given[name] = value if equals else None
     if request.workdir is not None and not request.workdir.startswith("/"):
         raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
-    given = dict(_entry(text) for text in request.env)
     ours = (
         *home_env(request.run_as, request.user).items(),
         *((name, request.interface) for name in NAMES if request.interface),
@@ -200,14 +205,14 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         *(note for item in found for note in item.notes),
         *run_as_notes(request.run_as, request.user, len(cards)),
     )
-    # Root opens root's nodes; another user opens them as a member of root's group, which they belong to.
+    # Root can open nodes of root. Any other user has to be in the group of the nodes.
     group = None if host.group == 0 and request.is_root else host.group
     warnings = tuple(warning for item in found for warning in item.warnings)
     return Container(request, len(cards), nodes, group, driver, visible, env, notes, warnings)
 
 
 def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> Iterator[Found]:
-    """Give what of `host` is mounted: the driver, which a runtime brings by itself, and what HCCL reads."""
+    """Yield the mounts of `host`: the driver, unless a runtime brings it, and the files that HCCL reads."""
     if not request.runtime:
         yield driver_mounts(access, host)
     if request.is_multi_node:
@@ -218,11 +223,6 @@ def _found_mounts(request: RunRequest, access: ChipAccess, host: HostNpus) -> It
 
 def _short(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-
-
-def _entry(text: str) -> tuple[str, str | None]:
-    name, equals, value = text.partition("=")
-    return name, value if equals else None
 
 
 def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tuple[int, ...]:
@@ -241,7 +241,7 @@ def _chosen_cards(request: RunRequest, access: ChipAccess, host: HostNpus) -> tu
 
 
 def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str | None]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that name cards. Raises `UsageError` where the user's own contradict."""
+    """Return the variables that name cards. Raises `UsageError` if the user's own variables contradict them."""
     if GIVEN in given:
         hint = "choose cards by NPUS (`--npus`); with `--runtime ascend` the variable follows from that"
         raise UsageError(f"{GIVEN} is how the Ascend Docker runtime learns which cards a container gets", hint=hint)
@@ -259,13 +259,13 @@ def _visible(request: RunRequest, cards: tuple[int, ...], given: dict[str, str |
 
 
 def host_folder(text: str) -> str:
-    """Return the path of the host in a volume, "" for the name of a volume and where there is none."""
+    """Return the host's path in a volume; "" for the name of a volume, or without a source."""
     source, colon, _ = text.partition(":")
     return source if colon and _FOLDER.match(source) else ""
 
 
 def volume_target(text: str) -> PurePosixPath:
-    """Return DST of docker's `[SRC:]DST[:OPTIONS]`. Raises `UsageError` for anything else."""
+    """Return DST of docker's `[SRC:]DST[:OPTIONS]`. Raises `UsageError` for another form."""
     parts = text.split(":")
     target = parts[min(1, len(parts) - 1)]
     if not parts[0] or not target.startswith("/") or len(parts) > _MOST_PARTS:
@@ -275,7 +275,7 @@ def volume_target(text: str) -> PurePosixPath:
 
 
 def docker_text(container: Container) -> str:
-    """Return the command that starts `container` as a person would type it, one option a line."""
+    """Return the command that starts `container`, as one would type it, with one option on a line."""
     lines: list[str] = []
     for word in docker_arguments(container):
         if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:
@@ -288,7 +288,7 @@ def docker_text(container: Container) -> str:
 def docker_arguments(container: Container) -> tuple[str, ...]:
     """Return the arguments after `docker` that start `container`."""
     request = container.request
-    # --init: as process 1 a program gets no default signals, Ctrl-C would do nothing, and ray's children stay zombies.
+    # --init: without it the program is process 1, so Ctrl-C does nothing, and ray's children become zombies.
     arguments = ["run", "--rm", "--init", "--detach" if request.detach else "-it" if request.terminal else "-i"]
     arguments += ["--platform", request.platform] if request.platform else []
     arguments += ["--name", request.name] if request.name else []
@@ -307,19 +307,15 @@ def docker_arguments(container: Container) -> tuple[str, ...]:
 
 
 def _mounted(mount: Mount) -> tuple[str, str]:
-    """Return the option of a mount: docker's -v would make an empty folder, root's, where the source is missing."""
-    fields = ("type=bind", f"source={mount.source}", f"target={mount.target}")
-    return "--mount", ",".join(map(_csv_field, (*fields, *(("readonly",) if mount.read_only else ()))))
-
-
-def _csv_field(text: str) -> str:
-    """Return a field of the row of CSV that docker takes the value of --mount for."""
-    quoted = text.replace('"', '""')
-    return f'"{quoted}"' if quoted != text or "," in text else text
+    """Return the option of a mount. With -v, docker would make an empty folder if the source is missing."""
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}", *["readonly"] * mount.read_only]
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow(fields)  # docker reads the value as a row of CSV
+    return "--mount", row.getvalue()
 
 
 def container_box(container: Container, lowers: Sequence[PurePath], config: Mapping[str, Any]) -> Box:
-    """Return the box of a container on unpacked layers, lowest first; `config` is the image's, as Docker has it."""
+    """Return the box of a container on unpacked layers, lowest first; `config` is that of the image, as in Docker."""
     request = container.request
     given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
     user = request.run_as or request.user
@@ -337,6 +333,6 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
 
 
 def _bind(volume: str) -> Bind:
-    """Return a folder of the host that docker's -v names."""
+    """Return the mount of a folder of the host, from the value of docker's -v."""
     source, target, *options = volume.split(":")
     return Bind(PurePosixPath(source), target, "ro" in ",".join(options).split(","))

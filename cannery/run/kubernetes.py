@@ -1,7 +1,8 @@
-"""A container as a Kubernetes Pod or Job, with the cards that the Ascend device plugin gives.
+"""A container as a Kubernetes Pod or Job, with cards from the Ascend device plugin.
 
-The plugin chooses the cards and brings their nodes; the driver's files come from the node by hostPath, each with a type
-that refuses a missing one (kubelet would make an empty folder), or from the Ascend Docker runtime of the cluster.
+The plugin chooses the cards and brings their device nodes. The driver's files are mounted from the node by hostPath, or
+come from the cluster's Ascend Docker runtime. Each hostPath has a type, so that a missing path is an error: without it
+kubelet would make an empty folder.
 """
 
 from __future__ import annotations
@@ -17,25 +18,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cannery.run.container import Container
-    from cannery.run.mounts import Mount
     from cannery.vocab import Arch
 
 ITS_COMMAND = "put it behind `--` (make: CMD='…')"
 SHM = "shm"
 SHM_PATH = "/dev/shm"  # noqa: S108 - shared memory is there
-# docker's suffixes are 1024 based, as Kubernetes' are with an i.
+# Docker's suffixes are powers of 1024; those of Kubernetes have an i.
 SIZES = {"k": "Ki", "m": "Mi", "g": "Gi"}
-LONGEST_NAME = 63  # of a label in DNS, which the names of pods become
+LONGEST_NAME = 63  # of a DNS label, which the name of a pod becomes
 
 
 def pod(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
-    """Return the Pod of `container`, `resource` being what the device plugin calls its cards. Raises as `pod_spec`."""
+    """Return the Pod of `container`; `resource` is the device plugin's name for its cards. Raises as `pod_spec`."""
     spec = pod_spec(container, name, resource, arch)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name), "spec": {"restartPolicy": "Never", **spec}}
 
 
 def job(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
-    """Return the Job of `container`: it runs once. Raises as `pod_spec`, and `UsageError` without a command."""
+    """Return the Job of `container`, which runs once. Raises as `pod_spec`, and `UsageError` without a command."""
     if not container.request.command:
         raise UsageError("a job ends when its command does, and there is none", hint=ITS_COMMAND)
     template = {
@@ -48,12 +48,12 @@ def job(container: Container, name: str, resource: str | None, arch: Arch) -> di
 
 
 def metadata(name: str) -> dict[str, Any]:
-    """Return a name that Kubernetes takes, and the labels that find the object."""
+    """Return the metadata: a valid name, and a label to find the object by."""
     return {"name": dns_name(name), "labels": {"app.kubernetes.io/name": dns_name(name)}}
 
 
 def dns_name(text: str) -> str:
-    """Return `text` as Kubernetes' names are: small letters, digits, dashes. Raises `UsageError` when none is left."""
+    """Return `text` as a name in Kubernetes: small letters, digits, dashes. Raises `UsageError` if nothing is left."""
     found = re.sub(r"[^a-z0-9]+", "-", text.lower())[:LONGEST_NAME].strip("-")
     if not found:
         raise UsageError(f"--name: {text!r} has nothing that a name in Kubernetes may have", hint="letters and digits")
@@ -63,8 +63,8 @@ def dns_name(text: str) -> str:
 def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
     """Return the spec of a pod, without its restart policy.
 
-    Raises `UsageError` for what a cluster cannot take from this host: its folders, its environment, no network at all,
-    and for a chip whose cards no device plugin is known to offer.
+    Raises `UsageError` for what a cluster cannot do: volumes by name, this host's environment, docker networks. Also
+    for a chip for whose cards no device plugin is known.
     """
     request = container.request
     _refuse_this_hosts(container)
@@ -75,15 +75,14 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
     mounts = [*_mounts(container), {"name": SHM, "mountPath": SHM_PATH}]
     inner: dict[str, Any] = {"name": dns_name(name), "image": request.image}
     inner |= {"workingDir": request.workdir} if request.workdir else {}
-    # As with docker: the image's entrypoint stays, and a shell waits for who attaches.
+    # As with docker: the image's entrypoint stays, and a shell waits for somebody to attach.
     inner |= {"args": [_literal(word) for word in request.command]} if request.command else {"stdin": True, "tty": True}
-    env = list(_environment(container))
+    # Without the variables that name cards: the device plugin chooses them.
+    env = [{"name": variable, "value": _literal(value or "")} for variable, value in container.env]
     inner |= {"env": env} if env else {}
     if container.cards:
         if resource is None:
-            raise UsageError(
-                "no device plugin is known to offer this chip's cards", hint="docker and compose can be had"
-            )
+            raise UsageError("no device plugin is known for this chip's cards", hint="use --format docker or compose")
         counted = {resource: container.cards}
         inner["resources"] = {"requests": counted, "limits": dict(counted)}
     inner["volumeMounts"] = mounts
@@ -96,7 +95,7 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
 
 
 def _security(container: Container) -> dict[str, Any]:
-    """Return who a pod runs as, by number as admission rules want it, and the nodes' group; {} for an image's root."""
+    """Return the user of a pod, by number as admission rules want it, and the nodes' group; {} for root."""
     user = container.request.run_as or container.request.user
     value: dict[str, Any] = {}
     if user is not None:
@@ -125,20 +124,15 @@ def size(text: str) -> str:
     return text[:-1] + SIZES[text[-1].lower()] if text[-1].isalpha() else text
 
 
-def _environment(container: Container) -> Iterator[dict[str, Any]]:
-    """Give the variables but those that name cards: which ones there are is the device plugin's choice."""
-    for name, value in container.env:
-        yield {"name": name, "value": _literal(value or "")}
-
-
 def _literal(text: str) -> str:
-    """Return what Kubernetes reads as `text`: it puts variables in the place of `$(NAME)`, and takes `$$` for `$`."""
+    """Return what Kubernetes reads as `text`: it replaces `$(NAME)` by a variable, and `$$` by `$`."""
     return re.sub(r"\$(?=[$(])", "$$", text)
 
 
 def _host_paths(container: Container) -> Iterator[dict[str, Any]]:
     for position, mount in enumerate(container.driver):
-        yield {"name": f"driver-{position}", "hostPath": {"path": mount.source, "type": _type(mount)}}
+        kind = "File" if is_file_name(mount.source) else "Directory"
+        yield {"name": f"driver-{position}", "hostPath": {"path": mount.source, "type": kind}}
     for position, text in enumerate(container.request.volumes):
         yield {"name": f"volume-{position}", "hostPath": {"path": _split(text)[0]}}
 
@@ -150,11 +144,6 @@ def _mounts(container: Container) -> Iterator[dict[str, Any]]:
         _, target, read_only = _split(text)
         value = {"name": f"volume-{position}", "mountPath": target}
         yield {**value, "readOnly": True} if read_only else value
-
-
-def _type(mount: Mount) -> str:
-    """Return whether a path of the host is a file or a folder."""
-    return "File" if is_file_name(mount.source) else "Directory"
 
 
 def _split(text: str) -> tuple[str, str, bool]:

@@ -1,4 +1,4 @@
-"""Paths of a host, and folders of the user's, that are mounted into a container, if they exist."""
+"""Paths of a host and folders of the user that are mounted into a container, if they exist."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.facts import HostNpus
 
-# Where root's programs look; images with a user have CACHE_HOME, by the variables of their environment.
+# Where root's programs look. In images with a user, variables of the environment name CACHE_HOME.
 ROOTS = "/root/.cache"
-# Folder below ~/.cache -> the variable by which the user keeps it elsewhere. Not all of ~/.cache: pip's and the like
-# belong to a user, and what root writes there its owner cannot remove.
+# Folder below ~/.cache → the variable that moves it elsewhere. The rest of ~/.cache is not mounted: root would write
+# files there that the user cannot remove.
 CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
 
 
@@ -36,7 +36,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Found:
-    """The mounts that a host has, and a note (or a warning) on each one that is missing or left out."""
+    """The mounts that a host has, and notes or warnings on those that are missing or left out."""
 
     mounts: tuple[Mount, ...] = ()
     notes: tuple[str, ...] = ()
@@ -44,16 +44,16 @@ class Found:
 
 
 def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]:
-    """Return the mounts that are neither at nor below the target of a volume (written as for docker's -v).
+    """Return the mounts that are not at or below the target of a volume (a value of docker's -v).
 
-    Docker refuses two at one place, and the user's own counts.
+    Docker refuses two mounts at one place, and the user's own has priority.
     """
     targets = [PurePosixPath(volume.split(":")[min(1, volume.count(":"))]) for volume in volumes]
     return tuple(mount for mount in mounts if not any(PurePosixPath(mount.target).is_relative_to(t) for t in targets))
 
 
 def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
-    """Return the driver's files and npu-smi, mounted where the image's PATH finds it, wherever the host keeps it."""
+    """Return the mounts of the driver's files and of npu-smi, which is mounted where the image's PATH finds it."""
     found = _present(access.mounts, host)
     if host.npu_smi is not None:
         return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
@@ -63,15 +63,15 @@ def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
 
 
 def network_mounts(access: ChipAccess, host: HostNpus) -> Found:
-    """Return what HCCL reads to reach other hosts. Without it no other host is reached."""
+    """Return the mounts of the files that HCCL needs to reach other hosts."""
     found = _present(access.network, host)
     return Found(found.mounts, warnings=tuple(f"{note}; HCCL between hosts needs it" for note in found.notes))
 
 
 def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) -> Found:
-    """Return the host's ranktable, where it is of the chip's version: of another it ends every job (case D10).
+    """Return the mount of the host's ranktable if it has the chip's version: any other stops every job (case D10).
 
-    The Ascend Docker runtime mounts it by itself, whatever it is.
+    The Ascend Docker runtime mounts it itself, in any version.
     """
     if RANKTABLE not in host.paths:
         return Found()
@@ -98,16 +98,16 @@ def _present(paths: Iterable[str], host: HostNpus) -> Found:
 
 
 def _of(path: str, host: HostNpus) -> Iterator[Mount]:
-    """Give the mounts of a path of the driver: where images look for it, and where its own install.info names it."""
+    """Yield the mounts of a path of the driver: at the usual place, and at the place in its install.info."""
     place = place_of(path, host.install)
     for target in dict.fromkeys((path, place)):
         yield Mount(place, target, read_only=True)
 
 
 def user_caches(env: Mapping[str, str], user: ImageUser | None = None) -> tuple[Mount, ...]:
-    """Return the mounts of the caches that `env` (of the host's user) names, at those of the image's `user` (or root).
+    """Return the mounts of the caches in `env` of the host's user, for the image's `user` (None: root).
 
-    A cache with a relative path, or without any home, is left out.
+    A cache with a relative path is left out, and so are all without a home.
     """
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
     places = {name: env.get(variable) or (f"{base}/{name}" if base else "") for name, variable in CACHES.items()}

@@ -1,4 +1,4 @@
-"""What `run --print` prints: a command, or a file for what starts containers, and what to know about it."""
+"""The output of `run --print`: a command, or a file for compose or Kubernetes, and notes on it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from cannery.util.yaml_output import yaml_output
 from cannery.vocab import RunFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cannery.catalog.catalog import ChipAccess
     from cannery.host.facts import HostNpus
     from cannery.plan import Plan
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
-    """Return the text that starts `container`, the image of `plan`, with its line end.
+    """Return the text that starts `container`, which is of the image of `plan`.
 
-    Raises `UsageError` for what that form cannot express.
+    Raises `UsageError` for what this form cannot express.
     """
     if form is RunFormat.DOCKER:
         return f"{docker_text(container)}\n"
@@ -49,7 +47,7 @@ def _value(form: RunFormat, container: Container, access: ChipAccess, plan: Plan
 def compose_file(container: Container, service: str) -> dict[str, Any]:
     """Return the compose file that starts `container` as `service`.
 
-    A folder that is missing on the host fails there; compose would make an empty one.
+    Compose fails if a folder of the host is missing: by default it would make an empty one.
     """
     request = container.request
     value: dict[str, Any] = {"image": _plain(request.image)}
@@ -64,7 +62,8 @@ def compose_file(container: Container, service: str) -> dict[str, Any]:
     value |= {"group_add": [str(container.group)]} if container.group is not None else {}
     volumes = [*(_volume(mount) for mount in container.mounts), *map(_plain, request.volumes)]
     value |= {"volumes": volumes} if volumes else {}
-    value |= {"environment": _environment((*container.visible, *container.env))}
+    env = (*container.visible, *container.env)
+    value |= {"environment": {name: None if text is None else _plain(text) for name, text in env}}
     value |= {"command": [_plain(word) for word in request.command]} if request.command else {}
     return {"services": {service: {key: item for key, item in value.items() if item != {}}}}
 
@@ -75,27 +74,29 @@ def _volume(mount: Mount) -> dict[str, Any]:
     return {**value, "bind": {"create_host_path": False}}
 
 
-def _environment(env: Iterable[tuple[str, str | None]]) -> dict[str, str | None]:
-    return {name: None if value is None else _plain(value) for name, value in env}
-
-
 def _plain(text: str) -> str:
-    """Return a text that compose reads as it is: it puts variables of its own in the place of `$NAME`."""
+    """Return a text that compose reads unchanged: it would replace `$NAME` by its own variables."""
     return text.replace("$", "$$")
 
 
 def printed_notes(
     form: RunFormat, container: Container, access: ChipAccess, host: HostNpus, ray: Ray | None = None
 ) -> tuple[str, ...]:
-    """Return what differs between the chip's full model, which `container` has, and `host`, or is another's choice.
+    """Return notes on what `host` does not have of the chip's full model, and on what others decide.
 
     `ray` is the image's.
     """
     request = container.request
-    guess = _guessed_group(container, host)
+    guess = []
+    if container.group is not None and not host.cards:  # there is no node to read the group from
+        what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
+        guess = [f"{what}; run `stat -c %g /dev/davinci_manager` on the NPU host to check"]
     if not form.is_local:
-        ray_notes = _of_ray(ray) if form.is_ray and ray is not None else []
-        return (*container.notes, *_of_a_cluster(container, access), *ray_notes, *guess)
+        notes = [*container.notes, *_of_a_cluster(container, access)]
+        if form.is_ray and ray is not None and not ray.has_dashboard:
+            what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
+            notes.append(f"{what}; start the job in the head's pod, with kubectl exec")
+        return (*notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"missing on this host: {', '.join(missing)}"] if missing else []
@@ -107,14 +108,6 @@ def printed_notes(
         what = "is mounted from this host. If it" if is_one else "are mounted from this host. If one"
         notes.append(f"{folders} {what} is missing, docker refuses to start: create it or use --no-caches")
     return (*container.notes, *notes)
-
-
-def _guessed_group(container: Container, host: HostNpus) -> list[str]:
-    """Return a note that the nodes' group is the driver's usual one, where this host has no node to read it from."""
-    if container.group is None or host.cards:
-        return []
-    what = f"group {container.group} is the one that the driver's installer usually makes (HwHiAiUser)"
-    return [f"{what}; run `stat -c %g /dev/davinci_manager` on the NPU host to check"]
 
 
 def _of_registry(image: str) -> list[str]:
@@ -146,10 +139,3 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
     if request.nodes > 1 and not request.interface:
         notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
     return notes
-
-
-def _of_ray(ray: Ray) -> list[str]:
-    if ray.has_dashboard:
-        return []
-    what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
-    return [f"{what}; start the job in the head's pod, with kubectl exec"]

@@ -1,6 +1,6 @@
-"""A container as a RayCluster or RayJob of KubeRay: N pods alike, each with one node's cards; the first is Ray's head.
+"""A container as a RayCluster or RayJob of KubeRay: N equal pods, each with the cards of one node; one is Ray's head.
 
-Field names and forms: KubeRay's API reference for ray.io/v1 and its sample clusters. Ray counts Ascend cards as `NPU`.
+The fields are those of KubeRay's API reference for ray.io/v1 and its samples. Ray counts Ascend cards as `NPU`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 LONGEST_NAME, LONGEST_JOB = 53, 47  # KubeRay refuses longer ones
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
-# What Ray's dashboard and its agents, which answer the probes, import beyond Ray's own requirements.
+# Packages that Ray's dashboard and agents need beyond Ray's own requirements. The agents answer the probes.
 DASHBOARD = frozenset({"aiohttp-cors", "opencensus"})
-# Without them: the raylet's port, which Ray otherwise chooses anew at each start.
+# Probed without them: the port of the raylet, fixed here because Ray chooses another at each start.
 RAYLET_PORT = 6380
-# What KubeRay's own probes ask with wget, which not every base has.
+# The URLs of KubeRay's own probes. Those use wget, which not every base has.
 ALIVE = "http://localhost:52365/api/local_raylet_healthz"
 HEAD_ALIVE = "http://localhost:8265/api/gcs_healthz"
-# Seconds and tries; a node that compiles operators or loads a model answers late.
+# In seconds and tries. A node that compiles operators or loads a model answers late.
 PROBES = {
     "livenessProbe": {"initialDelaySeconds": 30, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 120},
     "readinessProbe": {"initialDelaySeconds": 10, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 10},
@@ -54,7 +54,7 @@ def ray_cluster(container: Container, name: str, resource: str | None, arch: Arc
     """Return the RayCluster of as many containers as the request has nodes.
 
     Raises as `pod_spec`, and `UsageError` for an image without Ray, for a command (KubeRay starts Ray itself), and for
-    a name that KubeRay would refuse.
+    a name that KubeRay refuses.
     """
     if ray is None:
         raise UsageError("the image has no Ray", hint="name a profile that has the component ray")
@@ -72,9 +72,9 @@ def ray_cluster(container: Container, name: str, resource: str | None, arch: Arc
 
 
 def ray_job(container: Container, name: str, resource: str | None, arch: Arch, ray: Ray | None) -> dict[str, Any]:
-    """Return the RayJob whose command runs once on a RayCluster of its own, which goes when the command has ended.
+    """Return the RayJob that runs its command once on a RayCluster of its own, which is removed afterwards.
 
-    Raises as `ray_cluster`, and `UsageError` without a command, or without the dashboard that takes it.
+    Raises as `ray_cluster`, and `UsageError` without a command, or without the dashboard that receives it.
     """
     command = container.request.command
     if not command:
@@ -84,13 +84,13 @@ def ray_job(container: Container, name: str, resource: str | None, arch: Arch, r
         raise UsageError(what, hint="a profile with ray[default], or --format raycluster")
     idle = replace(container, request=replace(container.request, command=()))
     cluster = ray_cluster(idle, _cluster_name(name)[:LONGEST_JOB].rstrip("-"), resource, arch, ray)
-    # KubeRay itself submits it: no further pod needs the image. Kueue admits only jobs whose cluster goes.
+    # KubeRay submits it, so no other pod needs the image. Kueue admits only jobs whose cluster is removed.
     spec = {"entrypoint": shlex.join(command), "submissionMode": "HTTPMode", "shutdownAfterJobFinishes": True}
     return {**cluster, "kind": "RayJob", "spec": {**spec, "rayClusterSpec": cluster["spec"]}}
 
 
 def _cluster_name(text: str) -> str:
-    """Return the cluster's name, which KubeRay makes those of pods and services of."""
+    """Return the cluster's name, from which KubeRay makes the names of pods and services."""
     found = dns_name(text)[:LONGEST_NAME].rstrip("-")
     if not found[0].isalpha():
         raise UsageError(f"--name: {text!r}: a RayCluster's name begins with a letter", hint=f"for example ray-{found}")
@@ -99,7 +99,7 @@ def _cluster_name(text: str) -> str:
 
 def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, head: bool) -> dict[str, Any]:
     (inner,) = pod["containers"]
-    # KubeRay gives the command, which needs no terminal.
+    # The command is KubeRay's, and needs no terminal.
     inner = {key: value for key, value in inner.items() if key not in {"stdin", "tty"}}
     inner["name"] = "ray-head" if head else "ray-worker"
     if head:
@@ -108,17 +108,17 @@ def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, he
     inner |= {probe: {**asked, **times} for probe, times in PROBES.items()}
     params = {"dashboard-host": "0.0.0.0"} if head else {}  # noqa: S104 - inside the cluster's network
     params |= {} if ray.has_dashboard else {"node-manager-port": str(RAYLET_PORT)}
-    # A JSON text within quotes: KubeRay hands it to a shell. Without it Ray would count by opening the cards.
+    # JSON in quotes, since KubeRay passes it to a shell. Without it, Ray opens the cards to count them.
     params |= {"resources": f"'{json.dumps({'NPU': container.cards})}'"} if container.cards else {}
     spec = {**pod, "containers": [inner]}
     return {"rayStartParams": params, "template": {"metadata": {"labels": metadata(name)["labels"]}, "spec": spec}}
 
 
 def _asked(ray: Ray, *, head: bool) -> dict[str, Any]:
-    """Return what a probe asks: the agent of each node and the head's dashboard, else whether the raylet listens."""
+    """Return the action of a probe: ask each node's agent and the head's dashboard, or see that the raylet listens."""
     if not ray.has_dashboard:
         return {"tcpSocket": {"port": RAYLET_PORT}}
-    # Past any proxy of the container's environment, which knows of no localhost of the pod's.
+    # Without the proxy of the container's environment, which cannot reach the pod's localhost.
     text = (
         "import sys, urllib.request as u; o = u.build_opener(u.ProxyHandler({})); "
         "sys.exit(any(b'success' not in o.open(a).read() for a in sys.argv[1:]))"

@@ -1,4 +1,4 @@
-"""The user's folders on this host, before a container starts: caches are made where they are missing, not by docker."""
+"""Check the user's folders on this host before a container starts, and make missing cache folders."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def ready_caches(
     mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | RunAs | None = None
 ) -> Iterator[Mount]:
-    """Give those of `mounts` whose folder is there, or with `make` could be made.
+    """Yield those of `mounts` whose folder exists, or is made (`make`).
 
-    One that this user cannot write is read-only in the container too, which would write it as root. `user` is the user
-    of the container, None for root; a folder that root makes belongs to that user. `say` gets a warning for each one
-    that cannot be made or written.
+    A folder that this user cannot write is read-only in the container too, where root could write it. `user` is the
+    container's user, None for root; it gets the folders that root makes here. `say` gets a warning for each folder that
+    cannot be made or written.
     """
     for mount in mounts:
         folder = Path(mount.source)
@@ -53,7 +53,7 @@ def ready_caches(
 
 
 def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
-    """Make a folder where there is none, the image's user's if root makes it. Raises `OSError`."""
+    """Make a folder if it is missing; one that root makes belongs to `user`. Raises `OSError`."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _make(folder: Path, user: ImageUser | RunAs | None) -> None:
 
 
 def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
-    """Whether owner, group and mode let `user` write in `folder`; access lists are not read."""
+    """Whether `user` may write in `folder` by owner, group and mode. Access lists are not read."""
     if user.uid == 0:
         return True
     about = folder.stat()
@@ -71,7 +71,7 @@ def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
 
 
 def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
-    """Give a warning for what the engine will not do as asked: nodes that stay closed, folders that it makes."""
+    """Yield warnings: nodes that the container cannot open, folders that docker makes."""
     if not engine.host.startswith("unix://"):
         here = "cards, driver and folders are read from this one"
         yield f"the engine is on another host, {engine.host}, and {here}: run build.py there"
@@ -86,11 +86,11 @@ def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
 
 
 def _is_absent(folder: Path) -> bool:
-    """Whether a folder does not exist on this host, as far as this user can read."""
+    """Whether a folder is missing on this host, as far as this user can see."""
     try:
         folder.stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
-        pass  # it is there, and closed
+        pass  # it exists, and this user cannot read it
     return False
