@@ -1,8 +1,9 @@
-"""A Docker engine of the distribution's packages, for the tests of this checkout and for who wants one.
+"""Run a Docker engine from the distribution's packages, for the tests of this checkout and for anybody who needs one.
 
     .venv/bin/python tools/engine.py start|stop|status|env|remove     (or make engine-start …)
 
-Needs root on Debian 12 or newer, or Ubuntu 22.04 or newer. It installs nothing, and touches no other engine.
+Needs root on Debian 12 or newer, or Ubuntu 22.04 or newer. It installs nothing, and touches no other engine. Each
+cache folder has an engine of its own: CANNERY_CACHE=FOLDER starts a second one with other data and another socket.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ USE = 'eval "$(.venv/bin/python tools/engine.py env)"'
 
 
 def main() -> int:
-    """Do what is asked and return the exit code, which is one of build.py's."""
+    """Run the action; return an exit code of build.py."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=("start", "stop", "status", "env", "remove"))
     parser.add_argument("--upgrade", action="store_true", help="start: fetch the newest packages, and start again")
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def done(action: str, layout: Layout, *, upgrade: bool = False) -> str:
-    """Do one action and return what it prints."""
+    """Run one action and return the text to print."""
     if action == "start":
         server = engine.start(layout, os.environ, upgrade=upgrade)
         return f"Docker {server} at {layout.host}; to use it: {USE}\n"

@@ -1,8 +1,8 @@
-"""A bundle: the image that it holds, its layers and documents, and the side file beside it, `FILE.json`. Pure.
+"""The documents of a bundle, and its side file `FILE.json`. Pure.
 
-A bundle is a tar: the loader script, blobs by digest as in an OCI layout, and documents (`cannery.json`, a table of
-contents). A complete one is a Docker archive too, which other tools read. The side file (docs/archive.schema.json) is
-written last: an archive without one, or with one that does not fit, was cut off, changed or left behind.
+A bundle is a tar with the loader script, blobs by digest as in an OCI layout, and `cannery.json`, which describes them.
+A complete bundle is also a Docker archive, which other tools read. The side file (docs/archive.schema.json) is written
+last: without one that fits, an archive was cut off or changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOADER = "load.py"
-# The loader, which needs no Cannery, has its own copy of these two.
+# The loader, which does not import Cannery, has a copy of these two.
 ABOUT = "cannery.json"
 SCHEMA = 1
 SIDE_SCHEMA = 1
@@ -33,9 +33,9 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 
 @dataclass(frozen=True)
 class Held:
-    """An image as an archive holds it: id, platform (`linux/amd64`), names, and its layers' diff ids, lowest first.
+    """An image in an archive: id, platform (`linux/amd64`), names, and the DiffIDs of its layers, lowest first.
 
-    `digest` is that of its manifest in a registry, "" where it is from none.
+    `digest` is that of its manifest in a registry, "" if it came from none.
     """
 
     id: Digest
@@ -47,9 +47,9 @@ class Held:
 
 @dataclass(frozen=True)
 class SideFile:
-    """A side file: the archive's name, bytes and hex SHA-256, and the image in it.
+    """A side file: name, bytes and hex SHA-256 of the archive, and the image in it.
 
-    `base` is the image that a bundle's loader needs on the engine, None for a complete archive.
+    `base` is the image that must be on the engine before the bundle is loaded; None for a complete one.
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ class SideFile:
 
 
 def side_text(side: SideFile) -> str:
-    """Return a side file's text."""
+    """Return the text of a side file."""
     value = {"schema": SIDE_SCHEMA, "cannery": __version__, **asdict(side)}
     return json.dumps(value, indent=1) + "\n"
 
@@ -79,7 +79,7 @@ def read_side(text: str, where: str) -> SideFile:
 
 
 def file_faults(side: SideFile, size: int, sha256: str) -> tuple[str, ...]:
-    """Return how a file of `size` bytes and that hex SHA-256 differs from the one that the side file describes."""
+    """Return the faults of a file with `size` bytes and this hex SHA-256, compared with its side file."""
     if size != side.bytes:
         words = "cut off" if size < side.bytes else "another file"
         return (f"it has {size} bytes in place of {side.bytes}: {words}",)
@@ -88,7 +88,7 @@ def file_faults(side: SideFile, size: int, sha256: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PackedLayer:
-    """A layer in a bundle: its diff id, the member that holds it as gzip, that one's bytes and hex SHA-256."""
+    """A layer in a bundle: its DiffID, and the name, bytes and hex SHA-256 of the gzip file with it."""
 
     diff_id: str
     member: str
@@ -97,23 +97,23 @@ class PackedLayer:
 
 
 def new_layers(image: Sequence[str], base: Sequence[str]) -> tuple[str, ...]:
-    """Return the diff ids of `image` that are not in `base`, each once, lowest first.
+    """Return the DiffIDs of `image` that are not in `base`, each once, lowest first.
 
-    The loader takes the others out of the older image: an engine knows a layer by everything below it too.
+    The loader takes the others from the older image.
     """
     known = set(base)
     return tuple(dict.fromkeys(layer for layer in image if layer not in known))
 
 
 def blob(sha256: str) -> str:
-    """Return the member's name of a content by its hex SHA-256."""
+    """Return the name of the file whose content has this hex SHA-256."""
     return f"blobs/sha256/{sha256}"
 
 
 def documents(
     image: Held, base: Held | None, config: bytes, layers: Sequence[PackedLayer]
 ) -> tuple[tuple[str, bytes], ...]:
-    """Return (member, content) of what comes after the layers, in order."""
+    """Return the (name, content) of the files after the layers, in order."""
     config_sum = hashlib.sha256(config).hexdigest()
     found = [(blob(config_sum), config)]
     if base is None:  # with this table of contents it is a Docker archive too

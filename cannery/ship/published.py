@@ -1,6 +1,6 @@
-"""Where an image is in a registry, what is there already, and what may be put there. Pure.
+"""Names of images in a registry, and the rules for what may be pushed there. Pure.
 
-An image is published as `REGISTRY/<profile>:<tag>`. Two architectures share a tag as one index (CONTRACTS, "Tags").
+An image is published as `REGISTRY/<profile>:<tag>`. Two architectures share a tag, as one index.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LIST_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-# The end of the tag of an image that verify has not looked at.
+# The end of the tag of an image that was not verified.
 UNVERIFIED = "unverified"
 HINT = "REGISTRY is host[:port][/path], as registry.example/team; the profile's name and tag are appended"
 
 
 def parse_registry(text: str | None) -> str:
-    """Return REGISTRY as it is put before a name. Raises `UsageError`.
+    """Return REGISTRY in the form that is put before a name. Raises `UsageError`.
 
-    The message does not repeat the text: people put passwords and tokens in it.
+    Its message does not repeat the text, which may have a password or token.
     """
     if not text:
         raise UsageError("REGISTRY is not set", hint=HINT)
@@ -52,21 +52,21 @@ def parse_registry(text: str | None) -> str:
 
 
 def published_reference(registry: str, reference: str) -> str:
-    """Return `registry/profile:tag` of a local `profile:tag`; a reference that has a registry is refused."""
+    """Return `registry/profile:tag` for a local `profile:tag`. Raises `UsageError` if it already names a registry."""
     if "/" in reference:
         raise UsageError(f"{reference!r} already names a registry", hint=HINT)
     return f"{registry}/{reference}"
 
 
 def arch_reference(reference: str, arch: str) -> str:
-    """Return the tag that one architecture's image is pushed to before the index under `reference` names it."""
+    """Return the tag for the image of one architecture, which is pushed before the index under `reference`."""
     return f"{reference}-{arch}"
 
 
 def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return media type and text of the index that holds what is `there` for other architectures, and ours for `arch`.
+    """Return media type and text of an index: the images `there` for other architectures, and ours for `arch`.
 
-    An index of Docker manifests has Docker's media type: some registries take no OCI index of them.
+    An index of Docker manifests has Docker's media type, because some registries refuse an OCI index of them.
     """
     kept = [entry for entry in there.entries if entry.arch != arch] if there else []
     # The descriptor of a manifest without an index has no platform.
@@ -80,7 +80,7 @@ def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, An
 
 
 def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target: str) -> tuple[str, ...]:
-    """Return how an image's labels differ from the tag that it is to be published under."""
+    """Return how the labels of an image differ from its tag in the registry."""
     wanted = {
         "org.opencontainers.image.version": str(tag),
         "org.cannery.profile": profile,
@@ -94,14 +94,13 @@ def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target:
     ]
     is_standin = labels.get("org.cannery.base.kind") == "standin"
     if is_standin and not tag.standin:
-        faults.insert(
-            0, "it is built on the stand-in base, which is no CANN: such an image is never pushed under a real tag"
-        )
+        what = "it is built on the stand-in base, which is no CANN: such an image is never pushed under a real tag"
+        faults.insert(0, what)
     return tuple(faults)
 
 
 def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
-    """Return why the tag may not be pushed to without --force; "" where it may."""
+    """Return why a push to the tag needs --force; "" if it does not."""
     entry = there.entry(arch) if there else None
     if there is None or entry is None or there.has_image(arch, ids):
         return ""
@@ -110,28 +109,28 @@ def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
 
 
 def ids_of(image_id: str, digests: Iterable[str], reference: str) -> frozenset[str]:
-    """Return what identifies an image: its id, and its digests (`RepoDigests`) in the repository of `reference`."""
+    """Return the ids of an image: its id, and its digests (`RepoDigests`) in the repository of `reference`."""
     mine = parse_reference(reference)
     known = map(parse_reference, digests)
     here = {one.digest or "" for one in known if (one.registry, one.repository) == (mine.registry, mine.repository)}
     return frozenset({image_id} | here) - {""}
 
 
-# The configuration of a manifest that has none.
+# The configuration of a manifest without one.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
-# The fields of a descriptor that a subject has.
+# The fields of a subject, of those of a descriptor.
 SUBJECT = ("mediaType", "digest", "size")
 
 
 class Kind(StrEnum):
-    """What a document is, by its media type, which is the artifact type of its manifest too."""
+    """The kind of a document, by its media type, which is also the artifact type of its manifest."""
 
     CYCLONEDX = "application/vnd.cyclonedx+json"
     SPDX = "application/spdx+json"
     PROVENANCE = "application/vnd.in-toto+json"
 
 
-# Words for them: of `sbom --format`, and of `cosign attest --type` (its documentation, cosign 2 and 3).
+# Their names in `sbom --format`, and in `cosign attest --type` (documentation of cosign 2 and 3).
 FORMATS = {"cyclonedx": Kind.CYCLONEDX, "spdx": Kind.SPDX, "provenance": Kind.PROVENANCE}
 PREDICATES = {Kind.CYCLONEDX: "cyclonedx", Kind.SPDX: "spdxjson", Kind.PROVENANCE: "slsaprovenance1"}
 
@@ -145,39 +144,34 @@ class Document:
 
     @property
     def word(self) -> str:
-        """What `sbom --format` calls it."""
+        """Its name in `sbom --format`."""
         return next(word for word, kind in FORMATS.items() if kind is self.kind)
 
     @property
     def predicate(self) -> str:
-        """What is attested of the image: the document, or what a statement has as its predicate."""
+        """What is attested of the image: the document, or the predicate of a statement."""
         return json.dumps(json.loads(self.text)["predicate"]) if self.kind is Kind.PROVENANCE else self.text
 
 
 def fallback_tag(digest: str) -> str:
-    """Return the tag with the referrers of a manifest, in a registry that has no API for them."""
+    """Return the tag that lists the referrers of a manifest, in a registry without the referrers API."""
     return digest.replace(":", "-")
 
 
 def referrer(subject: Mapping[str, Any], document: Document) -> tuple[bytes, dict[str, Any]]:
     """Return the manifest that attaches a document to an image, and its descriptor. `subject` describes the image."""
-    data = document.text.encode()
+    data, kind = document.text.encode(), str(document.kind)
     value = {
         "schemaVersion": 2,
         "mediaType": OCI.manifest,
-        "artifactType": str(document.kind),
+        "artifactType": kind,
         "config": {"mediaType": EMPTY_TYPE, "digest": digest_of(EMPTY), "size": len(EMPTY)},
-        "layers": [{"mediaType": str(document.kind), "digest": digest_of(data), "size": len(data)}],
+        "layers": [{"mediaType": kind, "digest": digest_of(data), "size": len(data)}],
         "subject": {name: subject[name] for name in SUBJECT},
     }
     body = json.dumps(value, indent=1).encode()
-    found = {
-        "mediaType": OCI.manifest,
-        "digest": digest_of(body),
-        "size": len(body),
-        "artifactType": str(document.kind),
-    }
-    return body, found
+    found = {"mediaType": OCI.manifest, "digest": digest_of(body), "size": len(body)}
+    return body, {**found, "artifactType": kind}
 
 
 def index_of(referrers: Sequence[Mapping[str, Any]]) -> bytes:
@@ -186,11 +180,10 @@ def index_of(referrers: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def read_index(body: bytes) -> list[dict[str, Any]]:
-    """Return the descriptors of a list of referrers that have a digest and no odd type. Raises `MalformedError`."""
+    """Return the valid descriptors in a list of referrers. Raises `MalformedError` for another document."""
     try:
         found = json.loads(body)["manifests"]
-        return [
-            one for one in found if isinstance(one["digest"], str) and isinstance(one.get("artifactType"), str | None)
-        ]
+        known = [one for one in found if isinstance(one["digest"], str)]
+        return [one for one in known if isinstance(one.get("artifactType"), str | None)]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedError("its list of referrers is no index") from error

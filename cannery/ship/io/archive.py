@@ -1,7 +1,4 @@
-"""Archives on this host's disk: written under another name and renamed when whole, with the side file last.
-
-A bundle is the layers that are wanted, each as gzip, then the documents. The image store takes one in.
-"""
+"""Write and read bundles. A file is written under another name and renamed when it is complete, its side file last."""
 
 from __future__ import annotations
 
@@ -49,9 +46,9 @@ def side_path(path: Path) -> Path:
 
 
 def check_place(path: Path) -> None:
-    """Raise `UsageError` where no file can be written at `path`: a folder, a link, a pipe, or in a missing folder.
+    """Raise `UsageError` if `path` is a folder, link or pipe, or in a folder that does not exist.
 
-    A file gets its name by a rename, which replaces a link or pipe.
+    The final rename would replace a link or pipe.
     """
     try:
         if path.is_dir():
@@ -70,9 +67,8 @@ def check_place(path: Path) -> None:
 def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
     """Give the archive that becomes `path` when the block ends, and write its side file then.
 
-    The old side file goes first. So whenever the run is killed, there is the old pair, or a file without a side file,
-    or the new pair. Raises `UnableError` for a disk that takes no more, and `UsageError` while another run writes the
-    same file.
+    The old side file is removed first. So after a kill there is the old pair, a file without a side file, or the new
+    pair. Raises `UnableError` for a full disk, and `UsageError` while another run writes the same file.
     """
     part = path.with_name(f"{path.name}.part")
     try:
@@ -100,7 +96,7 @@ def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
 
 
 def _hold(stream: IO[bytes], part: Path) -> None:
-    """Lock `part`; raise `UsageError` where another run holds it, or has renamed it since it was opened."""
+    """Lock `part`. Raise `UsageError` if another run has locked it, or has renamed it since it was opened."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_mine = os.path.samestat(os.fstat(stream.fileno()), part.stat())
@@ -111,13 +107,13 @@ def _hold(stream: IO[bytes], part: Path) -> None:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    """Give a file's content."""
+    """Yield the content of a file."""
     with path.open("rb") as stream:
         yield from stream_blocks(stream)
 
 
 def read_side_of(path: Path) -> SideFile | None:
-    """Return an archive's side file, None where there is none. Raises `FindingsError` for a broken one."""
+    """Return the side file of an archive, None if there is none. Raises `FindingsError` for a broken one."""
     beside = side_path(path)
     if beside.exists() and not beside.is_file():
         raise FindingsError("it is no plain file", where=str(beside), hint="move it away")
@@ -130,7 +126,7 @@ def read_side_of(path: Path) -> SideFile | None:
 
 
 def check_file(path: Path, side: SideFile, view: TransferView) -> None:
-    """Read a file and raise `FindingsError` when it is not the one that its side file describes."""
+    """Read a file, and raise `FindingsError` if it is not the one that its side file describes."""
     size = path.stat().st_size
     digest = hashlib.sha256()
     if size == side.bytes:
@@ -143,9 +139,9 @@ def check_file(path: Path, side: SideFile, view: TransferView) -> None:
 
 
 def check_members(path: Path) -> None:
-    """Raise `FindingsError` for an archive with a pipe or device in it: an engine that opens one waits for ever.
+    """Raise `FindingsError` for an archive with a pipe or device in it: an engine would open it and wait for ever.
 
-    The engine reports what else is wrong with an archive. A header may demand any size.
+    All other faults are reported by the engine. A header may name any size.
     """
     broken = (OSError, tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError, MemoryError)
     with suppress(*broken), tarfile.open(path) as tar:
@@ -156,19 +152,19 @@ def check_members(path: Path) -> None:
                 raise FindingsError(f"{member.name} in it is no file or folder", where=str(path), hint=hint)
 
 
-# Layers as gzip, each to be read before the next.
+# Layers as gzip. Each must be read before the next one is taken.
 Packed: TypeAlias = "Iterator[tuple[PackedLayer, IO[bytes]]]"
 
 
 def write_bundle(part: Archive, image: Held, base: Held | None, layers: Packed, config: Callable[[], bytes]) -> Held:
-    """Write the bundle of `image`: `layers` that `base` does not have, as `saved_layers` or `stored_layers` gives them.
+    """Write the bundle of `image` with the `layers` that `base` does not have (`saved_layers` or `stored_layers`).
 
-    `config` returns the image's configuration once the layers are written. Return the image as the bundle names it: by
-    the digest of its configuration. Raises as those two.
+    `config` is called after the layers, and returns the image's configuration. Return the image with the id that the
+    bundle has for it, the digest of that configuration. Raises as `saved_layers` and `stored_layers`.
     """
     loader = Path(load_bundle.__file__).read_bytes()
     written: list[PackedLayer] = []
-    # What tarfile calls of a file is `write`.
+    # tarfile calls only `write`.
     with tarfile.open(fileobj=part, mode="w|", format=tarfile.GNU_FORMAT) as tar:  # type: ignore[call-overload]
         _member(tar, LOADER, io.BytesIO(loader), len(loader))
         for layer, content in layers:
@@ -182,10 +178,10 @@ def write_bundle(part: Archive, image: Held, base: Held | None, layers: Packed, 
 
 
 def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: Path) -> Packed:
-    """Give the `wanted` layers of what an engine saves, each as gzip; `small` gets the documents beside them.
+    """Yield the `wanted` layers of an archive that an engine saves, each as gzip; `small` gets its documents.
 
-    A layer that is being packed is in `folder`: the temporary one is often too small. Raises `UnableError` where the
-    engine does not give all of them.
+    A layer is packed in `folder`, since the temporary folder is often too small. Raises `UnableError` if the engine
+    does not give all layers.
     """
     left = set(wanted)
     try:
@@ -205,7 +201,7 @@ def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str
 
 
 def saved_config(small: Mapping[str, bytes]) -> bytes:
-    """Return the configuration of an image that an engine saved. Raises `UnableError` where it is missing."""
+    """Return the configuration of an image that an engine saved. Raises `UnableError` if it is missing."""
     try:
         return small[json.loads(small["manifest.json"])[0]["Config"]]
     except (KeyError, ValueError, IndexError) as error:
@@ -213,12 +209,12 @@ def saved_config(small: Mapping[str, bytes]) -> bytes:
 
 
 def stored_layers(store: Store, wanted: Sequence[str], view: TransferView) -> Packed:
-    """Give layers of the image store, which are gzip there. Raises as `Store.blocks`."""
+    """Yield layers of the image store, where they are gzip. Raises as `Store.blocks`."""
     moved = 0
     for layer in map(store.needed_layer, wanted):
         blocks = store.blocks(layer)
         yield _layer(layer.diff_id, layer), as_file(blocks)
-        next(blocks, None)  # the end of a damaged one
+        next(blocks, None)  # raises at the end of a damaged one
         moved += layer.size
         view.moved(moved)
 
@@ -229,14 +225,14 @@ def _layer(diff_id: str, found: StoredBlob) -> PackedLayer:
 
 
 def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> None:
-    """Add a member without any trace of this machine or time."""
+    """Add a file, without an owner or time of this machine."""
     entry = tarfile.TarInfo(name)
     entry.size = size
     tar.addfile(entry, content)
 
 
 def check_stored_base(store: Store, bundle: load_bundle.Bundle) -> None:
-    """Raise `FindingsError` where neither a bundle nor the image store has a layer of the bundle's image."""
+    """Raise `FindingsError` if a layer of the image is neither in the bundle nor in the image store."""
     if any(diff_id not in bundle.held and not store.has(diff_id) for diff_id in bundle.layers):
         names = " ".join((bundle.about["base"] or {}).get("references") or ())
         hint = f"load the image or the bundle of {names or 'its base'} first"
@@ -244,9 +240,9 @@ def check_stored_base(store: Store, bundle: load_bundle.Bundle) -> None:
 
 
 def load_stored(store: Store, bundle: load_bundle.Bundle) -> None:
-    """Take a bundle's image into the image store.
+    """Add the image of a bundle to the image store.
 
-    Raises `FindingsError` for a layer or configuration that is not the one that the bundle describes.
+    Raises `FindingsError` for a layer or configuration that is not as the bundle describes it.
     """
     for diff_id, layer in bundle.held.items():
         with bundle.open(layer["member"]) as content:
@@ -261,7 +257,7 @@ def load_stored(store: Store, bundle: load_bundle.Bundle) -> None:
 
 
 def held_in(path: Path) -> Held | None:
-    """Return the image of a side file, an archive that has one, or a bundle; None where there is no such file."""
+    """Return the image of a side file, an archive with a side file, or a bundle; None if there is no such file."""
     if not path.is_file():
         return None
     side = read_side_of(path.with_name(path.name.removesuffix(".json")) if path.name.endswith(".json") else path)

@@ -1,4 +1,4 @@
-"""An index of the images that a registry has: from tags, manifests, and the last layer of each, which is small."""
+"""Index the images in a registry, by their tags, manifests, and the last layer of each, which is small."""
 
 import gzip
 import io
@@ -26,11 +26,11 @@ from cannery.store.io.packed import GZIP, check_size
 # Seconds for all requests to one repository.
 LIMITS = Limits(connect=3.0, read=15.0, total=600.0)
 TARGET = ("cann", "chip", "os", "python")
-# The most that a last layer unpacks to: a hostile one of 4 MiB may have gigabytes.
+# The largest size of an unpacked last layer: a hostile one of 4 MiB could unpack to gigabytes.
 MAX_TAR = 16 << 20
 # Cannery's tags, with those of `push --unverified` and of one architecture, and what is attached to a digest.
 OWN = re.compile(rf"{TAG.pattern}(-unverified|-partial)?(-amd64|-arm64)?|sha256-[0-9a-f]{{64}}(\.[a-z]+)?", re.ASCII)
-# What reading the tar, its gzip or the JSON of another tool may end in.
+# Errors from reading a tar, gzip or JSON file of another tool.
 ODD = (
     *(tarfile.TarError, zlib.error, EOFError, OSError),
     *(LookupError, ValueError, TypeError, AttributeError, RecursionError),
@@ -38,9 +38,9 @@ ODD = (
 
 
 class Indexed(Closed):
-    """One tag: what its image is for, the bytes that a pull takes by architecture, and {distribution: version}.
+    """One tag: the target of its image, the bytes of a pull by architecture, and {distribution: version}.
 
-    `verify` is what proves its plan beside what each push asks for: verify on the host that pushed it.
+    `verify` is a recorded proof of its plan, beside the verify on the host that pushed it.
     """
 
     reference: str
@@ -53,25 +53,25 @@ class Indexed(Closed):
     packages: dict[str, str]
 
     def has(self, wanted: Sequence[Requirement], target: Mapping[str, str]) -> bool:
-        """Whether it has all that is required, for that target; "arch" is one of its architectures."""
+        """Whether it meets all requirements, for that target; "arch" is one of its architectures."""
         versions = {one: self.version_of(one.name) for one in wanted}
         fits = all(found and one.specifier.contains(found, prereleases=True) for one, found in versions.items())
         own = {**self.target, "arch": target.get("arch") if target.get("arch") in self.sizes else None}
         return fits and all(own.get(name) == value for name, value in target.items())
 
     def version_of(self, name: str) -> str:
-        """Return the version of a distribution, "" where it has none of that name."""
+        """Return the version of a distribution, "" without it."""
         return self.packages.get(canonicalize_name(name), "")
 
 
-# The file: the images of a registry.
+# The file of `index`: the images of a registry.
 INDEX = TypeAdapter(tuple[Indexed, ...])
 
 
 def read_registry(
     registry: str, profiles: Iterable[str], access: Access, say: Callable[[str], None]
 ) -> Iterator[Indexed]:
-    """Give each image of profiles that has a full tag in `registry`. Raises `NetworkError`; `say` names what is odd."""
+    """Yield each image of the profiles with a full tag in `registry`; `say` gets notes. Raises `NetworkError`."""
     for name in (f"{registry}/{profile}" for profile in profiles):
         with (
             Repository(f"{name}:index", access) as repository,
@@ -114,9 +114,9 @@ def _read(repository: Repository, name: str, tag: str) -> Indexed:
 
 
 def contents_in(layer: bytes) -> tuple[str, dict[str, str]]:
-    """Return the kind of base and {distribution: version} of an image from its last layer, which has its manifest.
+    """Return the kind of base and {distribution: version} from an image's last layer, which has its manifest.
 
-    A source without a version has its commit. Raises `MalformedError` for the layer of another image.
+    A source without a version has its commit. Raises `MalformedError` for the layer of another tool.
     """
     try:
         if layer.startswith(GZIP):

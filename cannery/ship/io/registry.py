@@ -1,7 +1,7 @@
-"""Push and pull an image of a plan, and set its tags in a registry.
+"""Push and pull the image of a plan, and set its tags in a registry.
 
-An engine moves the layers of its images, and this host those of its image store. This host reads and sets tags: with
-docker's credentials, and without TLS where the engine may.
+An engine moves the layers of its own images; this host moves those of its image store. This host reads and sets the
+tags, with docker's credentials, and without TLS where docker's settings allow it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.util.io.pip_settings import PipSettings
 
-# Some requests one after the other; a refusal comes with the first.
+# For a few requests in a row.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before each retry of a request of this host.
 REQUEST_WAITS = (0.3, 1.0)
@@ -45,16 +45,16 @@ UNREACHED = "see that REGISTRY is right; this host has to reach it, whatever pro
 
 
 def access_of(pip: PipSettings, env: Mapping[str, str]) -> Access:
-    """Return how this host reads from registries."""
+    """Return how this host reaches registries."""
     return Access(pip, partial(read_login, env=env), LIMITS, plain=insecure_registries(), waits=REQUEST_WAITS)
 
 
 @dataclass(frozen=True)
 class Dock:
-    """A plan's place in a registry, how it is reached, and the `place` on this host that its image is in or comes to.
+    """The image of a plan in a registry, and the `place` on this host that it is pushed from or pulled to.
 
-    `registry` is what is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes).
-    `proof` is "" for a verified image; one with less has a tag that ends with it, and no moving tag.
+    `registry` is put before the plan's tag. `say` prints a line, `show` shows a transfer (words, bytes). `proof` is ""
+    for a verified image. Otherwise the tag ends with it, and no moving tag is set.
     """
 
     place: ImagePlace
@@ -72,7 +72,7 @@ class Dock:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The moving tags there; none for a trial, and for an image that is not verified in full."""
+        """The moving tags in the registry; none for a trial, and for an image that is not fully verified."""
         if self.proof:
             return ()
         return tuple(published_reference(self.registry, alias) for alias in self.plan.references[1:])
@@ -84,12 +84,12 @@ class Dock:
 
     @property
     def host(self) -> str:
-        """The registry's host, by which docker keeps its login."""
+        """The registry's host, which is the key of docker's login."""
         return parse_reference(self.reference, "REGISTRY").registry
 
 
 def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
-    """Return how an image differs from its tag: in labels and platform. What is in it is what verify has proved."""
+    """Return how an image differs from its tag in labels and platform. Its content was checked by verify."""
     plan = dock.plan
     faults = list(label_faults(image.labels, plan.recipe.name, plan.tag, str(plan.recipe.target)))
     if image.arch != dock.arch:
@@ -98,7 +98,7 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
 
 
 def published(dock: Dock, reference: str) -> Published | None:
-    """Return what is under a tag of the registry, None where there is none. Raises `NetworkError`."""
+    """Return the content of a tag in the registry, None without one. Raises `NetworkError`."""
     with refusals(dock.access, dock.host, dock.host, UNREACHED), Repository(reference, dock.access) as repository:
         try:
             return repository.published(repository.reference.tag, arch=dock.arch)
@@ -117,7 +117,7 @@ def _put(dock: Dock, reference: str, media_type: str, body: bytes) -> None:
 
 @contextmanager
 def refusals(access: Access, host: str, where: str, hint: str, before: str = "") -> Iterator[None]:
-    """Raise the user's error for what a registry refuses: `before` is put before its words, `hint` after them."""
+    """Raise `NetworkError` for a refusal of a registry: `before` is put before its message, `hint` after it."""
     try:
         yield
     except DeniedError as error:
@@ -132,9 +132,9 @@ def refusals(access: Access, host: str, where: str, hint: str, before: str = "")
 
 
 def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Published:
-    """Push an image under the plan's tag, beside the other architectures that are `there`; return what is there then.
+    """Push an image under the plan's tag, beside the other architectures `there`; return what the tag has then.
 
-    The tag of an index is set when its images are in place, in one request.
+    The tag of an index is set last, in one request.
     """
     if there is None or all(entry.arch == dock.arch for entry in there.entries):
         _push(dock, image, dock.reference)
@@ -164,14 +164,14 @@ def _push(dock: Dock, image: EngineImage, reference: str) -> None:
 
 @contextmanager
 def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
-    """Give the route of a push or pull of the image store, and show it. Raises the user's error."""
+    """Give the route of a push or pull of the image store, and show its progress. Raises `NetworkError`."""
     hint = "the same command goes on from here"
     with refusals(dock.access, dock.host, reference, hint, f"{verb}: "), dock.show(f"{verb}ing {reference}", 0) as view:
         yield Route(reference, dock.access, view, dock.say)
 
 
 def _transfer(dock: Dock, place: EnginePlace, verb: str, reference: str) -> None:
-    """Run a push or pull of an engine, which tries each layer again by itself. Raises the user's error."""
+    """Run a push or pull of an engine, which retries each layer by itself. Raises `NetworkError` or `UnableError`."""
     move = push if verb == "push" else pull
     with dock.show(f"{verb}ing {reference}", 0) as view:
         try:
@@ -181,7 +181,7 @@ def _transfer(dock: Dock, place: EnginePlace, verb: str, reference: str) -> None
 
 
 def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
-    """Return what the registry has now; raise `NetworkError` where that is not what was pushed."""
+    """Return what the registry has now. Raises `NetworkError` if that is not what was pushed."""
     now = published(dock, reference)
     pushed = dock.place.find(image.id) or image  # knows its digest there by now
     if now is None or not now.has_image(dock.arch, ids_of(pushed.id, pushed.digests, reference)):
@@ -191,9 +191,9 @@ def _confirmed(dock: Dock, image: EngineImage, reference: str) -> Published:
 
 
 def pull_image(dock: Dock) -> EngineImage | None:
-    """Pull the prebuilt image of exactly this plan; None where the registry has no such tag for its architecture.
+    """Pull the prebuilt image of exactly this plan; None if the registry has no such tag for its architecture.
 
-    Raises `NetworkError`, and `FindingsError` where the tag holds another image than it names.
+    Raises `NetworkError`, and `FindingsError` if the image's labels do not fit the tag.
     """
     there = published(dock, dock.reference)
     if there is None or there.entry(dock.arch) is None:
@@ -219,7 +219,7 @@ def _pulled(dock: Dock) -> EngineImage:
 
 
 def absent(dock: Dock) -> NetworkError:
-    """Return the error for a prebuilt image that does not exist: its tag, and what is near."""
+    """Return the error for a prebuilt image that does not exist, with the architectures that do."""
     there = published(dock, dock.reference)
     has = " and ".join(entry.arch for entry in there.entries) if there else ""
     what = f"it has this tag for {has}, not for {dock.arch}" if has else "it has no such tag"
