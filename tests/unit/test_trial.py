@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
+import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -236,6 +237,24 @@ def test_a_script_that_a_kept_wheel_also_has_stays(tmp_path: Path) -> None:
     )
     entries, _ = members(tmp_path, changes(tmp_path, removed=[hashed(removed)], kept=[hashed(other)]))
     assert {name for name in entries if name.startswith("opt/venv/bin/")} == {"opt/venv/bin/.wh.mine"}
+
+
+@pytest.mark.parametrize("comment", [b"", b"signed"])
+def test_a_folder_that_a_kept_wheel_is_in_too_stays(tmp_path: Path, comment: bytes) -> None:
+    """Also where the end of its archive is not read, which a comment is behind."""
+    removed, other = tmp_path / "removed", tmp_path / "other"
+    for folder in (removed, other):
+        folder.mkdir()
+    old, kept = make(removed, {"demo/gone.py": ""}, "before"), make(other, {"demo/stays.py": ""}, "kept")
+    with zipfile.ZipFile(kept, "a") as archive:
+        archive.comment = comment
+    found = trial_content(changes(tmp_path, added=(), removed=[hashed(old)], kept=[hashed(kept)]), PYTHON)
+    site = f"/opt/venv/lib/python{PYTHON}/site-packages"
+    assert found.gone == (
+        f"{site}/before-1.0.dist-info",
+        f"{site}/demo/__pycache__/gone.cpython-{PYTHON.replace('.', '')}.pyc",
+        f"{site}/demo/gone.py",
+    )
 
 
 def test_a_wheel_that_cannot_be_installed_is_named(tmp_path: Path) -> None:
