@@ -29,10 +29,8 @@ BLOCK, STEP = 1 << 18, 1 << 16
 SMALL = 1 << 12
 # No name, no time, of an unknown system.
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-# The fixed part of the header ahead of a file in a zip archive; at 26 the lengths of the name and of what follows it.
-_ZIP_HEADER, _LENGTHS = 30, struct.Struct("<26x2H")
-# Bytes that a file's header, name and extra field rarely exceed: one read is enough for these and a small file.
-_AHEAD = 300
+# The fixed part of the header ahead of a file in a zip archive: it ends with the lengths of its name and extra field.
+_LENGTHS = struct.Struct("<26x2H")
 
 
 class Member:
@@ -73,14 +71,13 @@ class Member:
 
     def stream(self, info: ZipInfo) -> Iterator[bytes]:
         """Give the deflate stream of what is packed, in blocks."""
-        number, at, left = cast("IO[bytes]", self._archive.fp).fileno(), info.header_offset, info.compress_size
-        first = os.pread(number, _AHEAD + min(STEP, left), at)
-        name, extra = _LENGTHS.unpack_from(first)
-        begin = _ZIP_HEADER + name + extra
-        at, block = at + begin, first[begin : begin + min(STEP, left)]
-        while left and (block := block or os.pread(number, min(STEP, left), at)):
+        stream, left = cast("IO[bytes]", self._archive.fp), info.compress_size
+        stream.seek(info.header_offset)
+        name, extra = _LENGTHS.unpack(stream.read(_LENGTHS.size))
+        stream.seek(name + extra, os.SEEK_CUR)
+        while left and (block := stream.read(min(STEP, left))):
             yield block
-            at, left, block = at + len(block), left - len(block), b""
+            left -= len(block)
 
     def _damaged(self, info: ZipInfo) -> WheelError:
         return WheelError(f"{posixpath.basename(self._archive.filename or '')}: {info.filename} is damaged")
