@@ -1,4 +1,4 @@
-"""What a layer is made of on the host, and what it becomes."""
+"""The content of a layer on the host, and the layer that is made of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Tree:
-    """The tree of a source: its tar on this host, its folder in the image, and the files that patches change."""
+    """A source tree: its tar on this host, its folder in the image, and the files that patches change."""
 
     tar: PurePath
     home: str
@@ -31,9 +31,9 @@ class Tree:
 
 @dataclass(frozen=True)
 class Content:
-    """What a layer holds: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
+    """The content of a layer: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
 
-    It is without the paths `below`: a lower layer has those files. `stage` is the name by which its making is recorded.
+    The paths in `below` are left out, because a lower layer has those files. `stage` names the layer in timelines.
     """
 
     wheels: tuple[Wheel, ...] = ()
@@ -55,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Made:
-    """A layer's tar: its diff id (`sha256:…`) and its bytes."""
+    """The tar of a layer: its DiffID (`sha256:…`) and its size in bytes."""
 
     diff_id: str
     size: int

@@ -1,7 +1,8 @@
-"""The parts of an image, in the order in which they are made, and the configuration that puts them together.
+"""Names of the parts of an image, and the image configuration that lists their layers.
 
-What needs a system is the foundation, at the bottom: BuildKit makes it, and a changed pin leaves it as it is. Groups of
-wheels are made on the host. Sources are built on top of them, by BuildKit, since some compile against the wheels.
+The foundation is at the bottom: system packages and the empty virtual environment. BuildKit or a sandbox makes it, and
+a changed pin does not change it. The host makes the groups of wheels. Sources are built on top of them, since some
+compile against the wheels.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 
     from cannery.plan import Layer, Plan
 
-# Fields of an image's configuration that it has from what it is built on.
+# Fields of the configuration that an image takes over from its base.
 _KEPT = ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "ExposedPorts", "Volumes", "StopSignal", "Shell")
 
 
 def foundation_reference(plan: Plan) -> str:
-    """Return the name of a plan's foundation in the engine: with the digest of all that decides what is in it."""
+    """Return the name of a plan's foundation. It ends with a digest of everything that decides its content."""
     layers = [[layer.name, layer.digest] for layer in plan.foundation]
     inputs = (plan.base_reference, str(plan.recipe.target.arch), start_folder(plan.recipe), layers)
     return f"cannery-foundation:{_key(*inputs)}"
 
 
 class Part(NamedTuple):
-    """A target of the rendered folder, what its image is called, and the images that are stages below it, by stage."""
+    """A target of the rendered folder, the name of its image, and the images that replace lower stages, by stage."""
 
     target: str
     reference: str
@@ -41,10 +42,7 @@ class Part(NamedTuple):
 
 
 def part_references(below: Sequence[str], layers: Sequence[Layer]) -> tuple[str, str]:
-    """Return what the image of the layers `below` (diff ids) is called while sources, `layers`, are built on it.
-
-    The second name is that of the image with the sources.
-    """
+    """Return the names of two images: of the layers `below` (DiffIDs), and of the sources `layers` built on them."""
     return f"cannery-wheels:{_key(*below)}", f"cannery-sources:{_key(*below, *(layer.digest for layer in layers))}"
 
 
@@ -54,7 +52,7 @@ def _key(*inputs: Any) -> str:  # noqa: ANN401 - JSON
 
 @dataclass(frozen=True)
 class Settings:
-    """What an image sets on top of the configuration below it: environment, labels, and `config` as Docker has it."""
+    """Settings that an image adds to those of its base: environment, labels, and other fields of Docker's `Config`."""
 
     env: Mapping[str, str]
     labels: Mapping[str, str]
@@ -62,7 +60,7 @@ class Settings:
 
 
 def settings_of(plan: Plan) -> Settings:
-    """Return what the image of `plan` sets, as templates/Dockerfile.j2 does."""
+    """Return the settings of the image of `plan`. templates/Dockerfile.j2 sets the same."""
     user = plan.recipe.profile.user
     env = {**plan.env, **({"HOME": user.home} if user else {})}
     config = {"Cmd": ["/bin/bash"], "Entrypoint": None, **({"User": str(user.uid)} if user else {})}
@@ -70,7 +68,7 @@ def settings_of(plan: Plan) -> Settings:
 
 
 def layer_words(layers: Iterable[Layer]) -> list[str]:
-    """Return what each layer is called in an image's history."""
+    """Return the line of each layer in the history of an image."""
     return [f"cannery: {layer.name}: {layer.summary}" for layer in layers]
 
 

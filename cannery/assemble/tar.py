@@ -1,6 +1,6 @@
-"""The bytes of a layer's tar, as Docker writes them: by the rules of Go's archive/tar, so that digests are equal.
+"""The bytes of a layer's tar as Docker writes them, by the rules of Go's archive/tar, so that digests are equal.
 
-Python's `TarInfo.tobuf` differs in device fields, in the names of PAX headers and in what becomes of other than ASCII.
+Python's `TarInfo.tobuf` writes other device fields, other names of PAX headers, and other bytes for non-ASCII names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Kind(Enum):
 
 
 class Entry(NamedTuple):
-    """A file, folder or link of a layer: its path in the image, permissions, bytes, and where it leads to.
+    """A file, folder or link of a layer: its path in the image, permissions, size, and the target of a link.
 
     `owner` is uid and gid, `mtime` in seconds (None: the layer's own), `capability` the bytes of security.capability.
     """
@@ -72,10 +72,10 @@ def above(path: str) -> list[str]:
 
 
 def head(entry: Entry, epoch: int) -> bytes:
-    """Return an entry's header; `epoch` (seconds) is its mtime. Its content and `padding` follow.
+    """Return the header of an entry; `epoch` (seconds) is its default mtime. Its content and `padding` follow.
 
-    A name that is too long is cut in two at a folder where that fits, else it is in a PAX header ahead of its own. So
-    is what is not ASCII, of which the plain header has the ASCII alone.
+    A long name is split at a folder if both parts fit. Otherwise, and if it is not ASCII, a PAX header comes first, and
+    the plain header has only the ASCII characters.
     """
     if entry.size > _MOST or max(entry.owner) > _MOST_ID:
         raise ValueError(f"{entry.path}: {entry.size} bytes of {entry.owner} are too many for a layer")
@@ -93,7 +93,7 @@ def head(entry: Entry, epoch: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """Return what fills the last block of a content of `size` bytes."""
+    """Return the zero bytes that fill the last block of a content of `size` bytes."""
     return bytes(-size % BLOCK)
 
 

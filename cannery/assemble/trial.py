@@ -1,7 +1,7 @@
-"""A set that is tried: what differs from the locked set of its profile, as one layer on the locked image.
+"""Trials: the wheels that differ from the locked set of a profile, as one layer on the locked image.
 
-A locked image has a layer for each group of wheels, so a changed pin makes its group and its consumers' again. A trial
-is made in the time that its own wheels take, and ships in their size. `lock` makes groups of it.
+A locked image has a layer for each group of wheels, so a changed pin would make its whole group again. A trial takes
+only the time and the size of its own wheels. After `lock` they are in groups again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 # Names the locked image that a trial is a layer on.
 TRIAL_LABEL = "org.cannery.trial"
-# Of the wheels that a trial brings. A build of groups is for more.
+# The most bytes of changed wheels in a trial. More is built as groups.
 MOST_BYTES = 150_000_000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a set changes on the image `parent`: the wheels that it leaves out and those that it brings."""
+    """The changes on the image `parent`: the wheels that are removed, added and kept."""
 
     parent: str
     removed: tuple[LockedPackage, ...]
@@ -38,13 +38,13 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """The versions that it brings, or what it leaves out."""
+        """The versions that it adds, or the packages that it removes."""
         names = [f"{package.name} {package.version}" for package in self.added]
         return ", ".join(names or [f"no {package.name}" for package in self.removed])
 
 
 def trial_of(plan: Plan, locked: Plan) -> Trial | None:
-    """Return what `plan` changes on the image of `locked`; None where that is more than some wheels."""
+    """Return what `plan` changes on the image of `locked`; None if it changes more than some wheels."""
     if _beside_wheels(plan) != _beside_wheels(locked):
         return None
     before, now = _wheels(locked), _wheels(plan)
@@ -60,7 +60,7 @@ def trial_of(plan: Plan, locked: Plan) -> Trial | None:
 
 
 def _beside_wheels(plan: Plan) -> tuple[object, ...]:
-    """Return all that decides an image's content but the wheels and what is written about them."""
+    """Return everything that decides the content of an image, except its wheels and the manifest."""
     foundation = [(layer.name, layer.digest) for layer in plan.foundation]
     return foundation, plan.links, plan.sources, plan.env, plan.epoch
 
@@ -70,9 +70,9 @@ def _wheels(plan: Plan) -> dict[str, LockedPackage]:
 
 
 def removals(old: Iterable[str], new: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the paths that a layer removes, so that of the files `old` only those of `new` and `others` are left.
+    """Return the paths to remove of the files `old`: those that neither `new` nor `others` has.
 
-    A folder that only `old` had goes as a whole, with byte code and all else that is in it.
+    A folder that only `old` has is removed as a whole, with byte code and everything else in it.
     """
     stays = set(new) | set(others)
     folders = {folder for path in stays for folder in above(path)}

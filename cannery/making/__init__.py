@@ -1,1 +1,1 @@
-"""How an image is made of a plan: its foundation by an engine or in boxes, its layers by this host, or by BuildKit."""
+"""Makes the image of a plan: the foundation by BuildKit or in a sandbox, the rest on this host or by BuildKit."""

@@ -1,8 +1,8 @@
-"""An image put together on this host: layers of wheels, texts and links straight from their files, on a foundation.
+"""Assembles an image on this host: writes its layers straight from wheels, texts and links, on top of a foundation.
 
-The foundation, which is made once, is in the place of the run: an engine, which is sent only the layers that it is
-missing, or the image store, into which they are written. A tried set is a layer made in the same way, on the image of
-the locked set. The surroundings of the run come in with `Work`.
+The foundation is made once. It is in an engine or in the image store. An engine is sent only the layers that it is
+missing; the image store has the layers written into it. A trial is one layer, made in the same way on the locked image.
+`Work` carries the settings of this run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where layers are made: the run's surroundings, what compiles, and the layers so far as files, by diff id."""
+    """State of one assembly: the run, the byte-code compiler, and the layer files written so far, by DiffID."""
 
     work: Work
     worker: Worker
@@ -57,15 +57,15 @@ class Bench:
 
     @property
     def cache(self) -> Path:
-        """The folder of what is kept between runs."""
+        """The cache folder."""
         return self.work.context.cache
 
 
 def python_image(work: Work, image: str) -> str | None:
-    """Return the id of an image whose Python makes byte code for the plan's target on this host, None without one.
+    """Return the id of the image whose Python compiles byte code for the plan's target; None if there is none.
 
-    `image` is the id of one for the target itself. Byte code is the same for each arch, but a container of another
-    one takes minutes: there it is the stand-in base for this host's.
+    `image` is the id of an image for the target. Byte code does not depend on the architecture. If the target has
+    another architecture than this host, the stand-in base for this host is used: emulation would take minutes.
     """
     plan = work.plan
     if plan.build_arch is plan.recipe.target.arch:
@@ -76,7 +76,7 @@ def python_image(work: Work, image: str) -> str | None:
 
 @contextmanager
 def bench(work: Work, image: str) -> Iterator[Bench]:
-    """Give a bench whose byte code is that of the image with the id `image`; what it has made goes at the end."""
+    """Open a bench that compiles with the Python of the image with the id `image`. Its files are removed at the end."""
     context, recipe = work.context, work.plan.recipe
     python = f"{python_home(recipe.base.tag)}/bin/python3"
     worker = python_worker(work.place, python_image(work, image) or image, python, context.cache)
@@ -85,13 +85,13 @@ def bench(work: Work, image: str) -> Iterator[Bench]:
 
 
 def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...]:
-    """Return the wheels of some packages, fetched where they are not on this host. Raises `NetworkError`."""
+    """Return the wheels of some packages. Missing ones are fetched. Raises `NetworkError`."""
     files = fetch_wheels(work.context.downloads, work.catalog.indexes, packages)
     return tuple(Wheel(files[package.name], package.sha256) for package in packages)
 
 
 def content_of(work: Work, layer: Layer) -> Content:
-    """Return what a layer of wheels, of a tree, of links or of files holds."""
+    """Return the content of a layer of wheels, of a source tree, of links or of files."""
     return replace(_content(work, layer), stage=stage_name(layer))
 
 
@@ -111,7 +111,7 @@ def _content(work: Work, layer: Layer) -> Content:
 
 
 def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
-    """Make layers, as many at once as there are cores: into the image store, or into files that the bench has then.
+    """Make layers, one per core at a time, in the image store or, for an engine, in files of the bench.
 
     Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
     """
@@ -162,8 +162,8 @@ def _code(on: Bench, modules: Sequence[Modules]) -> list[Path]:
 
 
 def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
-    """Return {diff id: layer} of layers, in their order. Those that are not known from an earlier run are made."""
-    # What is in the others is not in their digests alone, and they are small.
+    """Return {DiffID: layer} in the order of `layers`. Layers whose DiffID no earlier run has noted are made."""
+    # The digests of the other kinds do not cover all of their content. They are small, and made in each run.
     kept = [layer for layer in layers if layer.kind in {LayerKind.GROUP, LayerKind.TREE}]
     known = {layer: one for layer in kept if (one := made_before(on.cache, _name(on, layer)))}
     wanted = [layer for layer in layers if layer not in known]
@@ -179,9 +179,9 @@ def _name(on: Bench, layer: Layer) -> str:
 
 
 def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
-    """Put the image of `config` into its place under a name, with the layers that are missing there.
+    """Store the image of `config` under a name in the engine or image store, with the layers that are missing there.
 
-    `layers` are those that can be made again, by diff id. Raises as `made` and the place's `take`.
+    `layers` are the ones that can be made again, by DiffID. Raises as `made` and the place's `take`.
     """
     work = on.work
     found = work.place.find(reference)
@@ -193,7 +193,7 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
 
 
 def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[str, IO[bytes]]) -> None:
-    """Put the image of `config` into its place under a name; `layers` are those that it is missing, by diff id.
+    """Store the image of `config` under a name in the engine or image store; `layers` are those missing there.
 
     Raises as the place's `take`, or as the store's `add`.
     """
@@ -212,10 +212,10 @@ def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[
 def source_ids(
     on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer], make: Callable[[Part], None]
 ) -> list[str]:
-    """Return the diff ids of the layers of sources, which are built on the foundation `base` and the wheels.
+    """Return the DiffIDs of the layers of sources, which are built on the foundation `base` and the wheels.
 
-    `lower` are the layers of wheels by diff id. `make` builds a part of the rendered folder. What it made before is
-    known, and taken where the place has it.
+    `lower` are the layers of wheels by DiffID. `make` builds a part of the rendered folder. Layers that an earlier run
+    built are reused if the engine or image store still has them.
     """
     work = on.work
     layers = [layer for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
@@ -239,7 +239,7 @@ def source_ids(
 
 
 def forget_parts(on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer]) -> None:
-    """Remove the names of what sources were built on: the image has their layers."""
+    """Remove the names of the images that sources were built on. The final image has their layers."""
     layers = [layer for layer in on.work.plan.layers if layer.kind is LayerKind.SOURCE]
     for name in part_references([*base["RootFS"]["Layers"], *lower], layers):
         if on.work.place.find(name) is not None:

@@ -1,6 +1,7 @@
-"""The base of a run, in its place: a stand-in is made, a real one is fetched into the image store.
+"""Provides the base image: makes a stand-in, or fetches a real base into the image store.
 
-BuildKit fetches a real one itself. The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+With an engine, BuildKit fetches a real base itself. `Work` carries the settings of this run (`Context`); the modules
+that are called from here do not take them.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 
 def make_standins(work: Work) -> None:
-    """Bring the stand-in base into the place of the run, for the target and for the build host's own arch.
+    """Make the stand-in base, for the target and for the architecture of the build host.
 
-    None is made that this host cannot run: it is needed for a foundation alone. Raises as `ensure_rootfs`, `cann_layer`
+    A base that this host cannot run is not made: only a foundation needs it. Raises as `ensure_rootfs`, `cann_layer`
     and `give`.
     """
     context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
@@ -67,7 +68,7 @@ def make_standins(work: Work) -> None:
 
 
 def standin_config(spec: StandInSpec, diff_ids: Sequence[str]) -> dict[str, Any]:
-    """Return the image configuration; `diff_ids` are Debian's layer and CANN's. CANN images set no CMD: nor does it."""
+    """Return the image configuration of a stand-in, without CMD as CANN images; `diff_ids` are Debian's and CANN's."""
     nothing = {"Config": {}, "RootFS": {"Layers": []}, "Architecture": str(spec.target.arch), "Os": "linux"}
     more = {"Entrypoint": list(entrypoint(spec.line.set_env)), "Shell": list(SHELL), "WorkingDir": "/"}
     words = [f"cannery: Debian {spec.data.suite} by debootstrap", "cannery: shape of CANN, stub libraries"]
@@ -82,9 +83,9 @@ def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
 
 
 def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
-    """Return the name under which the image store has the base for an architecture; a real one is fetched.
+    """Return the name of the base for an architecture in the image store. A real base is fetched if it is missing.
 
-    Raises `NetworkError` where its registry does not give it, and as `fetch`.
+    Raises `NetworkError` if the registry refuses it, and as `fetch`.
     """
     plan = work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
@@ -96,7 +97,7 @@ def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
 
 
 def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
-    """Fetch the base, of which a registry is known; return its id."""
+    """Fetch a real base from its registry; return its id."""
     from cannery.engine.io.transfer_view import transfer
     from cannery.engine.oci import RefusedError
     from cannery.ship.io.registry import access_of

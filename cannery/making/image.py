@@ -1,6 +1,6 @@
-"""How an image is made of a plan: an engine's BuildKit or a box makes what needs a system, and this host the rest.
+"""Makes the image of a plan. BuildKit or a sandbox makes the foundation and sources, and this host the other layers.
 
-The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+`Work` carries the settings of this run (`Context`); the modules that are called from here do not take them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class Built:
     """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), build log.
 
-    One that was pulled in place of a build has no step and no log, and `pulled` is where it came from. `seconds` are
-    those of the whole command, which its caller knows.
+    An image that was pulled instead of built has no steps and no log; `pulled` is where it came from. `seconds` is the
+    time of the whole command, which the caller sets.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Built:
 def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and make the image.
 
-    Raises `UnableError` where it has to be assembled and cannot be, or needs an engine and there is none.
+    Raises `UnableError` if `--with assemble` is not possible here, or if the image needs an engine and none is running.
     """
     context, plan, place = work.context, work.plan, work.place
     why = why_baked(work, options)
@@ -94,14 +94,14 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
 
 
 def _check_runs(work: Work, place: StorePlace, target: str) -> None:
-    """Raise `UnableError` where a part of an image has to be made in boxes, and this host runs none of its programs."""
+    """Raise `UnableError` if a part of the image must be made in a sandbox and this host cannot run its programs."""
     names = [layer.name for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
     part = f"the sources ({', '.join(names)})" if target == "sources" else "the foundation (base, system packages)"
     place.check_runs(work.plan.recipe.target.arch, f"{part}, which the image store does not have")
 
 
 def _assembled(work: Work, make: Callable[[Part], None]) -> None:
-    """Make the image of `work.plan` from its foundation, and layers that this host makes.
+    """Make the image of `work.plan`: this host makes the layers above the foundation.
 
     `make` builds a part of the rendered folder.
     """
@@ -125,7 +125,7 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
 
 
 def tried(work: Work, trial: Trial) -> Built:
-    """Make the image of `work.plan` as one layer on the image of the locked set, which is in its place.
+    """Make the image of `work.plan` as one layer on the locked image, which is in the engine or image store.
 
     Raises `BuildFailedError` for a wheel that cannot be installed, `NetworkError` and `UnableError`.
     """
@@ -144,7 +144,7 @@ def tried(work: Work, trial: Trial) -> Built:
     )
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
     if plan.recipe.base.kind is BaseKind.STANDIN and work.place.cannot(plan.recipe.target.arch):
-        make_standins(work)  # whose Python makes byte code
+        make_standins(work)  # its Python compiles the byte code
     with bench(work, parent["Id"]) as on:
         (layer,) = made(on, [trial_content(changes, on.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
@@ -155,10 +155,10 @@ def tried(work: Work, trial: Trial) -> Built:
 
 
 def trial_on(work: Work, options: Options) -> Trial | None:
-    """Return what the plan of `work` changes on the locked image; None where a whole image has to be built.
+    """Return what the plan of `work` changes on the locked image; None if a whole image has to be built.
 
-    A trial is made where only some wheels differ, where its profile's locked image is in the place of the run, and
-    where an engine takes an archive without the layers that it has.
+    A trial needs three things: only some wheels differ, the locked image of the profile is in the engine or image
+    store, and an engine accepts an archive without the layers that it already has.
     """
     from cannery.assemble.trial import trial_of
 
@@ -192,7 +192,7 @@ def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str
 
 @contextmanager
 def whole_files(context: Context, plan: Plan) -> Iterator[None]:
-    """After a failed build, look for stored files that the disk has damaged; remove them, and report their names."""
+    """After a failed build, check the stored files. Remove those that the disk has damaged, and report their names."""
     try:
         yield
     except BuildFailedError as error:

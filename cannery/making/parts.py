@@ -1,6 +1,6 @@
-"""Parts of an image that come of the rendered folder: made by an engine's BuildKit, or in boxes of this host.
+"""Builds parts of an image from the rendered folder, by an engine's BuildKit or in sandboxes of this host.
 
-The surroundings of the run (`Context`) come in with `Work` and go no deeper.
+`Work` carries the settings of this run (`Context`); the modules that are called from here do not take them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from cannery.sandbox.io.stages import Root
 
 
-# Of a build, in its rendered folder.
+# The log of a build, in its rendered folder.
 LOG = "log/build.log"
 
 
 class Way(StrEnum):
-    """Who makes layers that need no system: this host, BuildKit, or this host where it can."""
+    """Who makes the layers of wheels and files: this host, BuildKit, or this host if it can and BuildKit otherwise."""
 
     AUTO = "auto"
     ASSEMBLE = "assemble"
@@ -61,9 +61,9 @@ class BuildOptions:
 
 
 def why_baked(work: Work, options: BuildOptions) -> str:
-    """Return why BuildKit has to make every layer of this image; "" where this host can assemble it.
+    """Return why BuildKit has to make every layer of this image; "" if this host can assemble it.
 
-    Raises `UnableError` where it has to and there is no engine, which brings it.
+    Raises `UnableError` if BuildKit is needed and no engine is running.
     """
     plan, place = work.plan, work.place
     if not isinstance(place, EnginePlace):
@@ -87,7 +87,7 @@ def why_baked(work: Work, options: BuildOptions) -> str:
 
 
 def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> tuple[int, int]:
-    """Build a part of the rendered folder, with what this host has to keep secret at hand; return as `bake`."""
+    """Build a part of the rendered folder by BuildKit, with the secrets of this host; return as `bake`."""
     from cannery.build.io.buildx import bake
 
     view = _step_view(work)
@@ -105,9 +105,9 @@ def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, p
 
 
 def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
-    """Return bake's `--set` values. A builder other than the engine's own has to hand the image over.
+    """Return bake's `--set` values. A builder other than the engine's own has to load the image into the engine.
 
-    The moving tag is set after verify: whoever pulls it gets what has passed.
+    The moving tag is set after verify, so that it always names an image that has passed.
     """
     named = f"{part.target}.tags={part.reference}"
     # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
@@ -120,7 +120,7 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
 
 
 def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> tuple[int, int]:
-    """Make a part of the rendered folder in boxes, and put its image into the store.
+    """Make a part of the rendered folder in sandboxes, and put its image into the store.
 
     Return how many steps were cached, of how many. Raises as `make_stages`.
     """
@@ -144,7 +144,7 @@ def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> tuple[int,
 
 
 def _root(place: StorePlace, name: str) -> Root:
-    """Return an image of the store as what a stage begins on."""
+    """Return an image of the store as the root of a stage."""
     from cannery.sandbox.io.stages import Root
 
     return Root(place.store.lowers(name), env_of(place.attributes(name)["Config"]))
@@ -152,7 +152,7 @@ def _root(place: StorePlace, name: str) -> Root:
 
 @contextmanager
 def _step_secrets(work: Work) -> Iterator[Secrets]:
-    """Give what this host has to keep secret, as long as steps run. Raises as `host_secrets`."""
+    """Provide the secrets of this host while steps run. Raises as `host_secrets`."""
     from cannery.build.io.secrets import host_secrets
 
     context = work.context
@@ -163,7 +163,7 @@ def _step_secrets(work: Work) -> Iterator[Secrets]:
 
 
 def _step_view(work: Work) -> Callable[[], View]:
-    """Return what makes a view of steps on stderr."""
+    """Return a function that makes a view of the steps on stderr."""
     from cannery.build.io.view import Look, make_view
 
     context = work.context
@@ -176,7 +176,7 @@ def _step_view(work: Work) -> Callable[[], View]:
 
 
 class _Recording:
-    """A view that also keeps what was made."""
+    """A view that also keeps how long each step took."""
 
     def __init__(self, shown: View, kept: list[Span]) -> None:
         self.update, self._shown, self._kept = shown.update, shown, kept

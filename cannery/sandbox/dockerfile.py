@@ -1,4 +1,4 @@
-"""The stages of a Dockerfile that Cannery rendered, as values: what is in templates/, and nothing else of the language.
+"""Parses the Dockerfile that Cannery renders into stages. It reads what templates/ uses, not the whole language.
 
 What a stage is made of is in the Dockerfile alone, which BuildKit reads too. It is rendered again ahead of each run, so
 nobody else has changed it.
@@ -63,7 +63,7 @@ class Stage:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The stages and images whose files it takes, its base first."""
+        """The stages and images that it reads files from, its base first."""
         mounted = (mount.stage for step in self.steps for mount in step.mounts)
         return (self.base, *filter(None, (*(step.copied for step in self.steps), *mounted)))
 

@@ -1,1 +1,1 @@
-"""The image store of this host: images that no engine is needed for, below `<cache>/images`."""
+"""The image store of this host, in `<cache>/images`. It needs no engine."""

@@ -44,7 +44,7 @@ class CheckPrinter:
         self.counts.clear()
 
     def report(self, report: Mapping[str, Any], *, streamed: bool) -> None:
-        """Print a whole report, or of one whose checks were streamed the last lines alone."""
+        """Print a whole report; if its checks were streamed, only the last lines."""
         for check in () if streamed else report["checks"]:
             self.check(check)
         self.end_level()

@@ -49,12 +49,12 @@ class Proof(Closed):
 
     @property
     def words(self) -> str:
-        """What tables have of it."""
+        """How tables show it."""
         return f"real NPU, {self.date}, {self.target['chip']}, driver {self.driver}"
 
     @property
     def options(self) -> Options:
-        """The target as the command line has it."""
+        """The target as options of the command line."""
         given: dict[str, Any] = {str(name): value for name, value in self.target.items()}
         return Options(**given)
 

@@ -1,7 +1,7 @@
-"""The byte code of wheels and trees: compiled once by the base's own Python, and kept by content, Python and program.
+"""The byte code of wheels and trees: compiled once by the Python of the base, and cached by content and Python.
 
-The bytes of a .pyc differ between patch releases of Python. So the image's own Python compiles, in a container that
-takes sources on its standard input, and a host needs no Python of the target's version.
+The bytes of a .pyc differ between patch releases of Python. So the Python of the image compiles, in a container that
+reads sources from its standard input. The host needs no Python of the target's version.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ runpy.run_path("/tmp/bytecode.py", run_name="__main__")
 
 @dataclass(frozen=True)
 class Worker:
-    """What compiles: a command that answers batches as `bytecode.main` does, its environment, and which Python it is.
+    """A byte-code compiler: a command that answers batches as `bytecode.main` does, its environment and its version.
 
-    `command` gives it, and is called only where something is to be compiled.
+    `command` returns the command. It is called only if there is something to compile.
     """
 
     command: Callable[[], tuple[str, ...]]
@@ -62,7 +62,7 @@ class Worker:
 
     @cached_property
     def key(self) -> str:
-        """What byte code depends on beside its wheel, in 12 hex digits."""
+        """A digest (12 hex digits) of everything that byte code depends on, except its source."""
         return sha256_bytes(f"{self.version}\n{PROGRAM.read_text(encoding='utf-8')}".encode())[:12]
 
 
@@ -78,9 +78,9 @@ class PythonPlace(Protocol):
 
 
 def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> Worker:
-    """Return a worker that is the Python at `python` in the image with the id `image`.
+    """Return a worker that runs the Python at `python` in the image with the id `image`.
 
-    Which Python that is, is asked once. Raises `UnableError` where the image has none there.
+    Its version is asked once and cached. Raises `UnableError` if that Python does not run.
     """
     note = cache / "layers" / "pythons" / image.rpartition(":")[2]
     if not note.is_file():
@@ -96,7 +96,7 @@ def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> W
 
 
 def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple[str, ...]:
-    """Return the command of a worker: the image's Python, or where it cannot run this host's of the same release."""
+    """Return the command of a worker: the Python of the image or, if it cannot run, this host's of the same release."""
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
     try:
         return place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
@@ -118,9 +118,9 @@ def _own_python(release: str) -> str:
 
 @dataclass(frozen=True)
 class Modules:
-    """Modules that are compiled together: the package or tree `name` as it is known by `key`.
+    """Modules of one wheel or tree, which are compiled and cached together under `name` and the digest `key`.
 
-    `sources` gives them, as (path in the image, source).
+    `sources` gives them as (path in the image, source).
     """
 
     name: str
@@ -130,7 +130,7 @@ class Modules:
 
 @cache
 def files_of(wheel: Wheel, python: str) -> list[File]:
-    """Return the files that a wheel installs, for a minor version of Python. Byte code and layer need the same ones.
+    """Return the files that a wheel installs, for a minor version of Python.
 
     Raises `WheelError` for a wheel that cannot be installed.
     """
@@ -139,7 +139,7 @@ def files_of(wheel: Wheel, python: str) -> list[File]:
 
 
 def modules_of(wheel: Wheel, python: str) -> Modules:
-    """Return the modules of a wheel for a minor version of Python. It is held against its hash when they are read."""
+    """Return the modules of a wheel for a minor version of Python. The wheel's hash is checked when they are read."""
 
     def sources() -> Iterator[tuple[str, bytes]]:
         path = Path(wheel.path)
@@ -171,12 +171,12 @@ def modules_in(content: Content, python: str) -> list[Modules]:
 
 
 def code_path(modules: Modules, worker: Worker, cache: Path) -> Path:
-    """Return where the byte code of modules is once it was made: a zip file of paths in the image."""
+    """Return where the byte code of modules is cached: a zip file of paths in the image."""
     return cache / "layers" / "code" / modules.name / f"{modules.key}-{worker.key}.zip"
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether byte code is there as it was written: a zip file's comment is the digest of what is before it."""
+    """Whether a zip file of byte code exists undamaged: its comment is the digest of the bytes before it."""
     try:
         data = memoryview(path.read_bytes())
     except FileNotFoundError:
@@ -185,9 +185,9 @@ def _is_whole(path: Path) -> bool:
 
 
 class _Job:
-    """Modules whose byte code is made: compiled, or taken from another version's where their source is the same.
+    """Makes the byte code of modules: compiles them, or copies it from another version with the same source.
 
-    `path` is that of the zip file. The comment of each member there is the digest of what it was made of.
+    `path` is the zip file. The comment of each member is the digest of its path and source.
     """
 
     def __init__(self, modules: Modules, path: Path, stack: ExitStack) -> None:
@@ -226,7 +226,7 @@ class _Job:
 
 
 def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> None:
-    """Put a member that is deflated already into a zip file; of `like` are its name, comment, size and sum."""
+    """Add a member that is already deflated to a zip file; `like` has its name, comment, size and CRC."""
     info = zipfile.ZipInfo(like.filename)
     info.comment = like.comment
     archive.writestr(info, squeezed)
@@ -235,9 +235,9 @@ def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> No
 
 
 def make_code(wanted: Iterable[Modules], worker: Worker, cache: Path) -> None:
-    """Compile those modules whose byte code is not there, or is damaged.
+    """Compile the modules whose byte code is missing or damaged.
 
-    Raises `WheelError` for a wheel or tree that cannot be installed, `UnableError` where the worker fails.
+    Raises `WheelError` for a wheel or tree that cannot be installed, `UnableError` if the worker fails.
     """
     by_path = {code_path(modules, worker, cache): modules for modules in wanted}
     with ExitStack() as stack:
@@ -267,7 +267,7 @@ def _work(jobs: Sequence[_Job], worker: Worker) -> None:
 
 
 def _send(jobs: Iterable[_Job], into: IO[bytes]) -> None:
-    """Send modules in batches, an empty batch behind those of each job."""
+    """Send modules in batches, and an empty batch at the end of each job."""
     try:
         for job in jobs:
             sources = job.sources()
@@ -282,7 +282,7 @@ def _send(jobs: Iterable[_Job], into: IO[bytes]) -> None:
 
 
 def _answer(out: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Give the .pyc files of a job. Raises `EOFError` where the worker ends before the last one."""
+    """Give the .pyc files of a job. Raises `EOFError` if the worker ends before the last one."""
     while batch := bytecode.read_frame(out):
         yield from bytecode.unpacked(batch)
     if batch is None:

@@ -1,7 +1,7 @@
-"""Folders of this host as a layer: owners, permissions and times are those on disk.
+"""Writes a folder of this host as a layer, with the owners, permissions and times on disk.
 
-What an overlay mount keeps in its upper folder becomes what a layer has for it: a device 0:0 hides a path of lower
-layers, and a folder that is marked as opaque hides all that they have in it.
+In the upper folder of an overlay mount, a device 0:0 hides a path of lower layers, and a folder marked as opaque hides
+everything below it. In a layer, both become whiteouts (OCI image specification).
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ if TYPE_CHECKING:
 
 
 def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[str], sink: TarSink) -> Made:
-    """Write what an overlay on `lowers` has in its upper folder as a layer's tar.
+    """Write the upper folder of an overlay on `lowers` as the tar of a layer.
 
-    It is without the paths `left_out` and what is below them. Raises `UnableError` for a device and a pipe, which no
-    image of ours has.
+    The paths `left_out` and everything below them are left out. Raises `UnableError` for a device and a pipe.
     """
     found = {path: source for path, source in _walked(upper) if not _is_below(path, left_out)}
     hidden = [whiteout(path) for path, source in found.items() if _is_gone(source)]
-    # The kernel marks each new folder, also where there is nothing below that it hides.
+    # The kernel marks every new folder, even if it hides nothing in a lower layer.
     opaque = [path for path, source in found.items() if _is_opaque(source)]
     hidden += [f"{path}/{OPAQUE}" for path in opaque if any(os.path.lexists(f"{lower}{path}") for lower in lowers)]
     leaves = _leaves({path: source for path, source in found.items() if not _is_gone(source)})
-    # Nobody reads when something was removed.
+    # A whiteout needs no time.
     leaves |= {path: (Entry(path, Kind.FILE, 0o600, mtime=0), tuple) for path in hidden}
     return _written(leaves, sink)
 
 
 def write_folder(folder: Path, sink: TarSink) -> Made:
-    """Write what a box has put into a folder as a layer's tar: there it is in `/`. Raises as `write_changes`."""
+    """Write a folder as the tar of a layer, in which it is `/`. Raises as `write_changes`."""
     return _written(_leaves(dict(_walked(folder))), sink)
 
 
@@ -66,12 +65,8 @@ def _is_gone(source: Path) -> bool:
     return stat.S_ISCHR(info.st_mode) and info.st_rdev == 0
 
 
-def _is_folder(source: Path) -> bool:
-    return source.is_dir() and not source.is_symlink()
-
-
 def _is_opaque(source: Path) -> bool:
-    return _is_folder(source) and _attribute(source, "trusted.overlay.opaque") == b"y"
+    return source.is_dir() and not source.is_symlink() and _attribute(source, "trusted.overlay.opaque") == b"y"
 
 
 def _attribute(source: Path, name: str) -> bytes:

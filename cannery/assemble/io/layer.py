@@ -1,4 +1,4 @@
-"""Writes the tar of a layer, of wheels and of what else it holds, and remembers what it came to."""
+"""Writes the tar of a layer from its wheels and other content, and caches its DiffID."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_layer(
 ) -> Made:
     """Write a layer's tar. `code` are the zip files with the byte code of its wheels and trees.
 
-    With `GzipSink` the stream gets it as gzip, for the image store; what it comes to is the same.
+    With `GzipSink` the stream gets gzip, for the image store. The DiffID is the same.
 
     Raises `WheelError` for a wheel or tree that cannot be installed.
     """
@@ -86,7 +86,7 @@ def write_entries(
 
 
 def made_before(cache: Path, name: str) -> Made | None:
-    """Return what the layer `name` came to when it was made here; None where it was not."""
+    """Return DiffID and size of the layer `name` if it was made here before, else None."""
     try:
         return Made(**json.loads(_note(cache, name).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -94,7 +94,7 @@ def made_before(cache: Path, name: str) -> Made | None:
 
 
 def remember(cache: Path, name: str, made: Made) -> None:
-    """Keep what the layer `name` has come to; its bytes are made again where an engine is missing them."""
+    """Cache DiffID and size of the layer `name`. If an engine is missing its bytes, they are made again."""
     write_atomic(_note(cache, name), json.dumps(asdict(made)))
 
 

@@ -1,4 +1,4 @@
-"""Hands an engine an image of which it has some layers: the archive has the others alone."""
+"""The archive by which an engine loads an image. It has only the layers that the engine is missing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BLOCK = 1 << 20
 
 
 def archive(layers: Mapping[str, IO[bytes]], config: Mapping[str, Any], reference: str) -> Iterator[bytes]:
-    """Give what `docker load` takes, in blocks: an image of which `layers` are sent, by diff id.
+    """Give an archive for `docker load`, in blocks. `layers` are the layers to send, by DiffID.
 
-    Only an engine with the classic image store takes it, where it has the other layers of `config`, all below these.
+    Only an engine with the classic image store accepts it, and it must have all layers of `config` below these.
     """
     text = config_text(config)
     name = f"blobs/sha256/{hashlib.sha256(text).hexdigest()}"

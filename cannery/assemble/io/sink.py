@@ -1,7 +1,8 @@
-"""Where a layer's tar goes: to a stream as it is, or as gzip for which nothing is compressed that a wheel has packed.
+"""Writes the tar of a layer to a stream, as it is or as gzip. Files of a wheel are not compressed a second time.
 
-A wheel's file is a deflate stream with a sum (PKZIP's application note, 4.3), and so is a member of a gzip file (RFC
-1952): its bytes are copied between another head and end. What is between them, headers and small files, is compressed.
+A file in a wheel is a deflate stream with a CRC (PKZIP's application note, 4.3), and so is a member of a gzip file (RFC
+1952). The deflate stream is copied and gets a gzip header and trailer. Tar headers and small files between two such
+members are compressed here.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 
     from cannery.assemble.io.wheel_files import File
 
-# Bytes that are hashed and written at once, and that are inflated at once: those become a thousand times more, at most.
+# Bytes that are hashed and written at once, and bytes that are inflated at once, which can grow a thousandfold.
 BLOCK, STEP = 1 << 18, 1 << 16
-# A file of fewer packed bytes is compressed with its neighbours: a member has an end and a head of its own.
+# A file with fewer compressed bytes is compressed again with its neighbours: a gzip member of its own would cost more.
 SMALL = 1 << 12
-# No name, no time, of an unknown system.
+# A gzip header without name and time, of an unknown system.
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 # The fixed part of the header ahead of a file in a zip archive: it ends with the lengths of its name and extra field.
 _LENGTHS = struct.Struct("<26x2H")
 
 
 class Member:
-    """A file of a wheel, as its bytes in blocks. `zipfile` would take twice the time for a small one."""
+    """The bytes of a file in a wheel, in blocks. `zipfile` takes twice the time for a small file."""
 
     def __init__(self, file: File, archive: ZipFile) -> None:
         self._file, self._archive = file, archive
@@ -44,12 +45,12 @@ class Member:
 
     @property
     def packed(self) -> ZipInfo | None:
-        """What the archive's directory has of it, where it is a deflate stream there; else None."""
+        """Its entry in the archive's directory if it is deflated there, else None."""
         info = self._file.content
         return info if isinstance(info, ZipInfo) and info.compress_type == ZIP_DEFLATED else None
 
     def blocks(self, also: Writer | None) -> Iterator[bytes]:
-        """Give its bytes; `also` gets the deflate stream on the way. Raises `WheelError` where they are damaged."""
+        """Give its bytes; the deflate stream is also written to `also`. Raises `WheelError` if it is damaged."""
         info = self.packed
         if info is None:
             yield from self._file.blocks(self._archive)
@@ -70,7 +71,7 @@ class Member:
             raise self._damaged(info)
 
     def stream(self, info: ZipInfo) -> Iterator[bytes]:
-        """Give the deflate stream of what is packed, in blocks."""
+        """Give the deflate stream of a deflated file, in blocks."""
         stream, left = cast("IO[bytes]", self._archive.fp), info.compress_size
         stream.seek(info.header_offset)
         name, extra = _LENGTHS.unpack(stream.read(_LENGTHS.size))
@@ -84,25 +85,25 @@ class Member:
 
 
 class TarSink:
-    """Writes a layer's tar to a stream as it is."""
+    """Writes the tar of a layer to a stream as it is."""
 
     def __init__(self, stream: Writer) -> None:
         self.stream = stream
         self.digest, self.size, self._pending = hashlib.sha256(), 0, bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Write bytes that are in no wheel."""
         self._pending += data
         if len(self._pending) >= BLOCK:
             self.flush()
 
     def take(self, blocks: Iterable[bytes]) -> None:
-        """Take the bytes of a file. Raises `WheelError` where it is in a wheel and damaged."""
+        """Write the bytes of a file. Raises `WheelError` if it is in a wheel and damaged."""
         for block in blocks:
             self.add(block)
 
     def flush(self) -> None:
-        """Pass on what was taken."""
+        """Hash the pending bytes and pass them on."""
         if not self._pending:
             return
         self.digest.update(self._pending)
@@ -111,25 +112,25 @@ class TarSink:
         self._pending.clear()
 
     def put(self, data: bytes) -> None:
-        """Write some of the tar."""
+        """Write a part of the tar."""
         self.stream.write(data)
 
     def end(self) -> Made:
-        """Write what is left; return what the tar came to."""
+        """Write the rest; return DiffID and size of the tar."""
         self.flush()
         self.stream.flush()
         return Made(f"sha256:{self.digest.hexdigest()}", self.size)
 
 
 class GzipSink(TarSink):
-    """Writes a layer's tar as gzip, of several members."""
+    """Writes the tar of a layer as gzip with several members."""
 
     def __init__(self, stream: Writer) -> None:
         super().__init__(stream)
         self._squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
 
     def take(self, blocks: Iterable[bytes]) -> None:
-        """Take the next bytes; a large file of a wheel comes as it is packed there. Raises as `TarSink.take`."""
+        """Write the bytes of a file. Large files of a wheel are copied as deflated there. Raises as `TarSink.take`."""
         info = blocks.packed if isinstance(blocks, Member) else None
         if not isinstance(blocks, Member) or info is None or info.compress_size < SMALL:
             super().take(blocks)
@@ -143,16 +144,16 @@ class GzipSink(TarSink):
         self.stream.write(struct.pack("<II", info.CRC, info.file_size & 0xFFFFFFFF))
 
     def put(self, data: bytes) -> None:
-        """Compress some of the tar, and write it."""
+        """Compress a part of the tar, and write it."""
         self.stream.write(self._squeeze.compress(data))
 
     def _close(self) -> None:
-        """End the member of what is compressed."""
+        """End the gzip member of the bytes that are compressed here."""
         self.stream.write(self._squeeze.flush())
         self._squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
 
     def end(self) -> Made:
-        """Write what is left; return what the tar came to."""
+        """Write the rest; return DiffID and size of the tar."""
         self.flush()
         self._close()
         return super().end()

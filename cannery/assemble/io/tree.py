@@ -1,6 +1,6 @@
-"""A source's tree as a layer has it: the files of its tar, with what patches changed, without what builds leave.
+"""The files of a source tree in a layer: those of its tar, with the changes of patches, without build leftovers.
 
-Build stages do the same in templates/tools/source.py, for trees that nothing is built of.
+templates/tools/source.py does the same in build stages.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from cannery.assemble.content import Tree
 
-# A file of a layer, and what gives its bytes.
+# An entry of a layer, and a function that gives its bytes.
 Leaf = tuple[Entry, "Callable[[], Iterable[bytes]]"]
 _BLOCK = 1 << 20
-# Links that lead to links, at most.
+# Symbolic links to follow, at most.
 _MOST_LINKS = 40
 
 
@@ -79,14 +79,14 @@ def _digest(leaf: Leaf | None) -> str | None:
 
 
 def _is_left(name: str, entry: Entry) -> bool:
-    """Whether a build leaves it: the folder build/ at the top, and folders *.egg-info and __pycache__."""
+    """Whether it is a leftover of a build: the folder build/ at the top, *.egg-info, or __pycache__."""
     parts = name.split("/")
     folders = parts if entry.kind is Kind.FOLDER else parts[:-1]
     return folders[:1] == ["build"] or any(f == "__pycache__" or f.endswith(".egg-info") for f in folders)
 
 
 def _followed(path: str, leaves: dict[str, Leaf], links: int = 0) -> Leaf | None:
-    """Return the file at a path, through links of the tree; None where there is none."""
+    """Return the file at a path, following links inside the tree; None if there is none."""
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
         before = "/".join(parts[:count])

@@ -1,4 +1,4 @@
-"""What the layer of a trial holds: what is new in the wheels that it brings, and whiteouts of what they replace."""
+"""The content of a trial's layer: the new files of the wheels that it adds, and whiteouts of the files they replace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _END = struct.Struct("<12xL6x")
 
 @dataclass(frozen=True)
 class Changes:
-    """The wheels that a trial brings, removes and keeps, and {path in the image: text} of further files."""
+    """The wheels that a trial adds, removes and keeps, and {path in the image: text} of further files."""
 
     added: tuple[Wheel, ...]
     removed: Sequence[Wheel]
@@ -39,29 +39,31 @@ class Changes:
 
 
 def trial_content(changes: Changes, python: str) -> Content:
-    """Return what the layer of a trial holds; `python` is the target's minor version.
+    """Return the content of a trial's layer; `python` is the target's minor version.
 
     Raises `WheelError` for a wheel that cannot be installed.
     """
     old = [path for wheel in changes.removed for path in _paths(files_of(wheel, python), python)]
     new = {*changes.texts, *(path for wheel in changes.added for path in _paths(files_of(wheel, python), python))}
-    # Its metadata is a package's own. Where no more goes, as with most pins, no other wheel has to be read.
+    # No two packages share metadata. Most pins remove nothing else: then no other wheel has to be read.
     left = sorted(path for path in set(old) - new if ".dist-info/" not in path)
     kept = changes.kept if left else ()
     beside = [path for wheel in kept if _may_share(wheel, left) for path in _paths(files_of(wheel, python), python)]
-    gone = removals(old, new, [*beside, *_always_there(python)])
+    # Folders of the virtual environment that stay when their last package goes.
+    always = (f"{VENV}/bin/python", f"{VENV}/lib/python{python}/site-packages/any")
+    gone = removals(old, new, [*beside, *always])
     below = frozenset(_paths(_unchanged(changes, python), python))
     return Content(wheels=changes.added, texts=changes.texts, gone=tuple(gone), below=below)
 
 
 def _unchanged(changes: Changes, python: str) -> Iterator[File]:
-    """Give the files of packages that the wheels which go have too, at the same path and with the same bytes."""
+    """Give the added files that a removed wheel also has, at the same path and with the same bytes."""
     with ExitStack() as stack:
         opens = {wheel: stack.enter_context(opened(Path(wheel.path))) for wheel in (*changes.removed, *changes.added)}
         old = {file.path: (file, opens[wheel]) for wheel in changes.removed for file in files_of(wheel, python)}
         for wheel in changes.added:
             for file in files_of(wheel, python):
-                # Scripts have no package: a kept wheel may have one of the same name.
+                # Not scripts: they belong to no folder, and a kept wheel may have one of the same name.
                 if file.path in old and "/site-packages/" in file.path:
                     before, archive = old[file.path]
                     if _looks(before) == _looks(file) and _same(Member(before, archive), Member(file, opens[wheel])):
@@ -73,7 +75,7 @@ def _looks(file: File) -> tuple[object, ...]:
 
 
 def _same(one: Member, other: Member) -> bool:
-    """Whether two files have the same bytes: where they are packed alike, none is unpacked."""
+    """Whether two files have the same bytes. They are unpacked only if their packed bytes differ."""
     streams = [b"".join(member.stream(member.packed)) if member.packed else b"" for member in (one, other)]
     return bool(streams[0] and streams[0] == streams[1]) or b"".join(one) == b"".join(other)
 
@@ -106,8 +108,3 @@ def _may_share(wheel: Wheel, paths: Sequence[str]) -> bool:
     moved = b".data/purelib/" in names or b".data/platlib/" in names
     starts = b"|".join(re.escape(top.encode()) for top in tops if top)
     return elsewhere or moved or bool(starts and re.search(b"PK\1\2.{42}(?:%b)" % starts, names, re.DOTALL))
-
-
-def _always_there(python: str) -> tuple[str, ...]:
-    """Return a path in each folder of the virtual environment that stays when its last package goes."""
-    return f"{VENV}/bin/python", f"{VENV}/lib/python{python}/site-packages/any"

@@ -1,6 +1,6 @@
-"""Makes a stage of a rendered folder without BuildKit: each RUN is a box, each COPY a layer of what a box has left.
+"""Makes a stage of a rendered folder without BuildKit: each RUN runs in a box, each COPY becomes a layer.
 
-What happens is put into the events that BuildKit would send, so that progress, log and errors are those of any build.
+Steps are reported as BuildKit's events, so that progress, log and errors are the same as those of any build.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from cannery.sandbox.dockerfile import Mount, Stage, Step
     from cannery.store.io.store import Store
 
-# What a box has of its own: nothing there belongs to a layer.
+# Mounts of a box. What is written there is in no layer.
 OF_BOXES = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - paths in an image
-# Files that a box mounts, and makes for it where the image does not have them.
+# Files that a box mounts. Where the image does not have them, it makes empty ones.
 MADE_EMPTY = ("/etc/hosts", "/etc/resolv.conf")
 
 
@@ -54,16 +54,16 @@ class Root:
 
     @property
     def out(self) -> Path:
-        """What a stage has made. The last of its steps has made all of it: the tools begin with an empty /out."""
+        """The folder /out of a stage. Its last step has made all of it: the tools begin with an empty /out."""
         return self.lowers[-1] / "out"
 
 
 @dataclass(frozen=True)
 class StageRequest:
-    """The stage `target` of a rendered folder, and what it takes to make it.
+    """A request to make the stage `target` of a rendered folder.
 
-    `given` are stages that are there already; `base` returns the image that a stage begins on, by whether it is the one
-    for the build host's platform. `view` makes a view; `secrets` are as for a bake. `store` gets the layers.
+    `given` are stages that exist already. `base` returns the base image, for the build host's platform or the target's.
+    `view` makes a view; `secrets` are as for a bake. The layers are written to `store`.
     """
 
     folder: Path
@@ -78,9 +78,9 @@ class StageRequest:
 
 
 def make_stages(request: StageRequest) -> list[str]:
-    """Make the stage of `request`; return the layers (diff ids, lowest first) that it adds to what is below it.
+    """Make the stage of `request`; return the layers that it adds (DiffIDs, lowest first).
 
-    They are those that BuildKit makes of the same folder, bit by bit, but for what a package manager does.
+    They are bit for bit those that BuildKit makes of the same folder, except for layers of a package manager.
 
     Raises `UnableError`, and what a bake raises for a step that fails: `BuildFailedError`, `NetworkError`. After SIGINT
     and SIGTERM `KeyboardInterrupt` is raised.
@@ -124,7 +124,7 @@ class _Bench:
             if has_layers:
                 layers.append(self._layer(lambda sink: write_changes(upper, done.lowers, _left_out(upper), sink)))
             return Root((*done.lowers, upper), done.env, (*done.layers, *layers))
-        # The folder of a WORKDIR is there: its layer is empty.
+        # A WORKDIR step: its folder exists already, so the layer is empty.
         folder = self.made[step.copied].out if step.copied else self._scratch / "nothing"
         return replace(done, layers=(*done.layers, self._layer(lambda sink: write_folder(folder, sink))))
 
@@ -169,7 +169,7 @@ class _Bench:
 
 
 def _left_out(upper: Path) -> list[str]:
-    """Return what is in a box's changes and in no layer: what is the box's own, and empty files to mount on."""
+    """Return the paths of a box's changes that no layer gets: its mounts, and the empty files that it mounts on."""
     empty = [path for path in MADE_EMPTY if (file := upper / path[1:]).is_file() and not file.stat().st_size]
     return [*OF_BOXES, *empty]
 
@@ -188,7 +188,7 @@ class _Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Show a step as long as it lasts. Raises what a bake does where it fails."""
+        """Show a step while it runs. Raises as a bake if it fails."""
         self._name = name
         begun: Item = {"digest": name, "name": name, "started": _now()}
         self._take({"vertexes": [begun]})
@@ -200,7 +200,7 @@ class _Progress:
         self._take({"vertexes": [{**begun, "completed": _now()}]})
 
     def printed(self, line: str | None) -> None:
-        """Take a line that the step has printed; None where a second passed without one."""
+        """Log a line that the step has printed; None after a second without one."""
         if line is None:
             self._view.update(self._state)
         else:

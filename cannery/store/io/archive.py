@@ -92,7 +92,7 @@ def _layout(folder: Path) -> list[dict[str, Any]]:
 
 
 def _copy(store: Store, blob: Blob, target: Path) -> None:
-    """Copy a blob of the store, unless it is there: whole, since it gets its name last."""
+    """Copy a blob of the store, unless it is there. It gets its name last, so a half copy is never taken for whole."""
     if target.is_file() and target.stat().st_size == blob.size:
         store.check(blob)
         return
@@ -107,7 +107,7 @@ def _copy(store: Store, blob: Blob, target: Path) -> None:
 
 
 def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str, ...]:
-    """Take the images of an archive that `docker save` or `bundle` wrote, also as gzip; return their names.
+    """Load the images of an archive of `docker save` or `bundle`, plain or gzip; return their names.
 
     An image without a name is listed by its id. Raises `FindingsError` for an archive that is broken.
     """
@@ -139,7 +139,7 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
 def _take(
     store: Store, member: tarfile.TarInfo, content: BufferedReader, small: dict[str, bytes], layers: dict[str, str]
 ) -> None:
-    """Take a member of an archive: a document, or a layer, which the store gets."""
+    """Read a member of an archive: a JSON document, or a layer, which is added to the store."""
     start = content.peek(len(GZIP))
     if start[:1] in (b"{", b"[") and member.size <= SMALL:
         small[member.name] = content.read()

@@ -1,4 +1,4 @@
-"""Layers as gzip. A file may have many members: Python's own streams read the first one, and end without a word."""
+"""Layers as gzip. A file may have several members, of which Python's `zlib` objects read only the first."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cannery.errors import FindingsError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# What packs and unpacks layers. The tar of a layer is read once or twice and then shipped: the fastest level leaves 8 %
-# more than the usual one. Intel's library is several times as fast as that, and its level 2 leaves 1 % less.
+# The library and level that compress layers. zlib's level 1 makes layers 8 % larger than its default, in a fraction of
+# the time. Intel's library is several times as fast as that, and its level 2 makes them 1 % smaller than zlib's 1.
 deflate, LEVEL = zlib, 1
 if not TYPE_CHECKING:
     with suppress(ImportError):  # some platforms have no wheel of it
@@ -33,7 +33,7 @@ MOST_BYTES = 1 << 42
 
 
 class Writer(Protocol):
-    """What takes bytes."""
+    """A stream that can be written."""
 
     def write(self, data: bytes, /) -> int:
         """Write."""
@@ -69,7 +69,7 @@ def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Give what gzip blocks hold, of every member. Raises `FindingsError` where they are damaged or end too early."""
+    """Decompress gzip blocks, all members. Raises `FindingsError` if they are damaged or end too early."""
     worker = deflate.decompressobj(WBITS)
     try:
         for block in blocks:
@@ -85,13 +85,13 @@ def inflated(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def check_size(member: tarfile.TarInfo) -> None:
-    """Raise `tarfile.ReadError` for a file of a tar larger than any disk, or below nothing: it would have no end."""
+    """Raise `tarfile.ReadError` for a member of a tar with a negative size, or one larger than any disk."""
     if not 0 <= member.size <= MOST_BYTES:
         raise tarfile.ReadError(f"{member.name[:100]!r} claims to have {member.size:.0e} bytes")
 
 
 def pack(stream: IO[bytes], into: Writer) -> Made:
-    """Copy a layer, which is a tar or gzip, and return what its tar is. A tar becomes gzip; gzip stays as it is.
+    """Copy a layer, and return DiffID and size of its tar. A plain tar is compressed; gzip is copied as it is.
 
     Raises `FindingsError` for a damaged one, and for zstd, which Python 3.11 does not read.
     """
@@ -117,7 +117,7 @@ def _squeezed(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
 
 
 def tar_of(blocks: Iterable[bytes]) -> Made:
-    """Return what a tar is that comes in blocks."""
+    """Return DiffID and size of a tar, given in blocks."""
     digest, size = hashlib.sha256(), 0
     for block in blocks:
         digest.update(block)

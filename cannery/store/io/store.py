@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 # Seconds for which `prune` leaves what no image has: another run may be about to name it.
 SPARED = 3600.0
-# Bytes of files that take so long that a line reports them first.
+# Before more bytes than this are unpacked, a line reports it.
 TAKES_LONG = 500_000_000
 
 
 class Part:
-    """A blob while it is written."""
+    """A blob that is being written; it is hashed on the way."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
@@ -65,7 +65,7 @@ class Part:
 
     @property
     def blob(self) -> Blob:
-        """What was written so far."""
+        """Digest and size of the bytes so far."""
         return Blob(f"sha256:{self._digest.hexdigest()}", self._size)
 
 
@@ -105,7 +105,7 @@ class Store:
     def keep_file(self, path: Path, blob: Blob, tar: Made, *origins: str) -> Layer:
         """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
 
-        A layer that is there stays as it is: a registry may have its blob. It is young again for `prune`.
+        A layer that is already there is kept: a registry may have its blob. `prune` then takes it for new.
         """
         known = self.layer(tar.diff_id)
         layer = known or Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
@@ -139,7 +139,7 @@ class Store:
         return self.write(write)
 
     def unpacked(self, diff_id: str) -> Path:
-        """Return the folder with a layer's files, made where it is not there: whole or not at all.
+        """Return the folder with the files of a layer. It is unpacked if it is missing, completely or not at all.
 
         Raises as `unpack`, and `UnableError` for a layer that is missing or damaged; a damaged one is forgotten.
         """
@@ -173,7 +173,7 @@ class Store:
             raise self._damaged(layer.diff_id)
 
     def check(self, blob: Blob) -> None:
-        """Hold a blob against its digest. Raises `UnableError` for a damaged one, which is removed."""
+        """Check a blob against its digest. Raises `UnableError` for a damaged one, which is removed."""
         for _ in self.blocks(blob):
             pass
 

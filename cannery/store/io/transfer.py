@@ -1,4 +1,4 @@
-"""Images between the store and a registry: blobs that the other side is missing, then what names them."""
+"""Pushes and fetches images between the store and a registry: missing blobs first, then manifest and name."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _STEP = 1 << 20
 
 
 class Progress:
-    """How far a transfer is, for a view: bytes of blobs by digest. Threads may report to it.
+    """Progress of a transfer, for a view: bytes of blobs by digest. Several threads may report to it.
 
-    With `keeps` the bytes of a blob that is on its way stay when it breaks off; a registry may lose those sent to it.
+    With `keeps`, the bytes of an interrupted blob are kept (a fetch); a registry may lose those of a push.
     """
 
     def __init__(self, view: TransferView, *, keeps: bool) -> None:
@@ -46,18 +46,18 @@ class Progress:
         self._sizes, self._moved, self._done = dict[str, int](), dict[str, int](), set[str]()
 
     def expect(self, blobs: Sequence[Blob]) -> None:
-        """Take what is to be moved."""
+        """Set the blobs to transfer."""
         self._sizes = {blob.digest: blob.size for blob in blobs} | self._sizes
 
     def done(self, blob: Blob) -> None:
-        """Report a blob that moves no more."""
+        """Report that a blob is complete."""
         with self._lock:
             self._moved[blob.digest] = blob.size
             self._done.add(blob.digest)
             self._show()
 
     def moved(self, blob: Blob) -> Callable[[int], None]:
-        """Return what reports the bytes of a blob that have moved."""
+        """Return a function that reports how many bytes of a blob are transferred."""
 
         def report(count: int) -> None:
             with self._lock:
@@ -73,7 +73,7 @@ class Progress:
 
     @property
     def far(self) -> tuple[int, int]:
-        """Blobs that are done, and bytes that have arrived and stay."""
+        """Number of complete blobs, and the bytes that an interruption does not lose."""
         stay = [count for digest, count in self._moved.items() if self._keeps or digest in self._done]
         return len(self._done), sum(stay)
 
@@ -92,7 +92,7 @@ class Route:
         return Repository(self.reference, replace(self.access, limits=BULK), sources)
 
     def patiently(self, job: Callable[[Progress], None], *, keeps: bool) -> None:
-        """Run a transfer, again where its trouble may pass: what has moved stays. Raises what `job` raises.
+        """Run a transfer, and retry it after errors that may pass. Raises what `job` raises.
 
         `keeps` as of `Progress`.
         """
@@ -171,7 +171,7 @@ class _EndedError(Exception):
 
 
 def _push_blob(store: Store, repository: Repository, blob: Blob, progress: Progress, ended: Event) -> None:
-    """Bring a blob into a repository, unless another one has failed or it is there."""
+    """Push a blob to a repository, unless it is there or another push has failed."""
     if ended.is_set():
         raise _EndedError
     if has_blob(repository, blob.digest):

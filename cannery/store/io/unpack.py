@@ -1,7 +1,7 @@
-"""A layer's tar becomes a folder that overlay mounts take: whiteouts are what the kernel takes for them.
+"""Unpacks the tar of a layer into a folder for overlay mounts. Whiteouts become those of overlayfs.
 
-GNU tar writes the files, which is several times faster than Python. It refuses `..`, follows no link that leads out of
-the folder, and takes an absolute path as one below it. The bytes are held against the layer's digest on their way.
+GNU tar writes the files, several times faster than Python. It refuses `..`, follows no link out of the folder, and
+puts absolute paths below it. The DiffID is computed on the way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMMAND = (
     *("tar", "--extract", "--file=-", "--numeric-owner", "--same-owner", "--same-permissions"),
     *("--delay-directory-restore", "--xattrs", "--xattrs-include=security.capability", "--directory"),
 )
-# What tar reports of a disk, not of a layer.
+# Errors of tar that are the disk's, not the layer's.
 _OF_DISK = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)))
 
 
@@ -74,9 +74,9 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
 
 
 def _finish(folder: Path, begun: float) -> None:
-    """Turn whiteouts into the kernel's; remove devices, since a box has its own.
+    """Turn whiteouts into those of overlayfs, and remove devices: a sandbox has its own.
 
-    A folder that the tar does not list has no time of today: a step takes what is new for its own.
+    Folders that the tar does not list get the time 0. With the time of today a step would take them for its own.
     """
     status = folder.stat()
     with os.scandir(folder) as found:
@@ -97,7 +97,7 @@ def _finish(folder: Path, begun: float) -> None:
 
 
 def _hide(path: Path) -> None:
-    """Hide what lower layers have, by the path of a whiteout."""
+    """Hide a path of lower layers; `path` is the whiteout."""
     if path.name == OPAQUE:
         os.setxattr(path.parent, "trusted.overlay.opaque", b"y")
     elif not path.name.startswith(WHITEOUT * 2):  # else it is of aufs

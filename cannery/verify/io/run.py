@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
-# The level of a run in which no program of the image runs: this host's Python looks at its files. It is no whole proof.
+# The level at which this host's Python checks the files of an image and runs none of its programs: no full proof.
 FILES, PARTIAL = "files", "partial"
-# Static checks that run a program of the image, or look at how a container was started.
+# Static checks that run a program of the image, or examine how the container was started.
 NOT_OF_FILES = ("python", "env", "set-env", "libraries", "device-type", "preload", "shadow", "pip-check", "shm")
-# The script as a program of this host. All that it imports is read before the image's files become its root.
+# Runs the script as a program of this host. It imports everything before the image's files become its root.
 _LOOK = """\
 import json, os, sys
 folder, env, left_out, *words = sys.argv[1:]
@@ -74,7 +74,7 @@ def script_digest(templates: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """What to verify, and how.
+    """A request to verify an image.
 
     `script_digest` covers the script's modules; `manifest_sha256` is the digest that the manifest in the image must
     have, so that an image cannot weaken its own proof ("" for an image of another plan); no `levels` means all but
@@ -96,10 +96,10 @@ class VerifyRequest:
 
 @dataclass(frozen=True)
 class Runner:
-    """Where the script runs: where the image is, and this host's NPUs.
+    """Where the script runs: the engine or image store with the image, and this host's NPUs.
 
-    Results are kept below `cache`; `say` prints that a long run goes on. `program` is the folder with the verify script
-    of this Cannery, which looks at images whose own programs this host cannot run.
+    Results are kept below `cache`; `say` prints a line now and then during a long run. `program` is the folder with the
+    verify script of this Cannery, which checks the files of images whose programs this host cannot run.
     """
 
     place: ImagePlace
@@ -112,7 +112,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Verified:
-    """The script's report and exit code (0 passed, 1 failed, 3 unable), and whether the result was remembered."""
+    """Report and exit code of the script (0 passed, 1 failed, 3 unable), and whether they are from an earlier run."""
 
     report: dict[str, Any]
     status: int
@@ -120,11 +120,11 @@ class Verified:
 
 
 def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], None]) -> Verified:
-    """Return the result of verify: a remembered pass of the same image, script and host, or that of a fresh run.
+    """Verify an image. A stored pass of the same image, script and host is reused.
 
-    Where this host runs no program of the image, only its files are looked at, and the result is `PARTIAL`. `on_check`
-    gets each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start the container,
-    `VerifyFailedError` when the script gives no report.
+    If this host cannot run the programs of the image, only its files are checked, and the result is `PARTIAL`.
+    `on_check` is called with each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start
+    the container, `VerifyFailedError` when the script gives no report.
     """
     if why := runner.place.cannot(request.arch):
         if request.require_npu:
@@ -147,20 +147,20 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
         report |= {"result": PARTIAL} if why else {}
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
-    elif status == 1:  # what has passed before, on another host or at another level, is no proof any more
+    elif status == 1:  # passes of other hosts and levels are no proof any more
         for old in store.parent.glob(f"{_stem(request.image_id)}-*.json"):
             old.unlink(missing_ok=True)
     return Verified(report, status, reused=False)
 
 
 def _remembered(store: Path) -> dict[str, Any] | None:
-    """Return a stored report; None where there is none, or where a crash left a part of one."""
+    """Return a stored report; None if there is none, or only a part of one after a crash."""
     stored = _stored(store)
     return None if stored is None else {name: value for name, value in stored.items() if name != ASKED}
 
 
 def _stored(store: Path) -> dict[str, Any] | None:
-    """Return a stored report with what was asked for; None as of `_remembered`."""
+    """Return a stored report with the options of its run; None as `_remembered`."""
     try:
         report = json.loads(store.read_text())
     except (OSError, ValueError):
@@ -171,7 +171,7 @@ def _stored(store: Path) -> dict[str, Any] | None:
 
 
 def stored_results(cache: Path, image_id: str) -> list[Path]:
-    """Return the files that have the passes of an image on this host."""
+    """Return the stored passes of an image on this host, as files."""
     return sorted((cache / "verified").glob(f"{_stem(image_id)}-*.json"))
 
 
@@ -186,14 +186,14 @@ def has_passed(cache: Path, image_id: str, manifest_sha256: str, *levels: str) -
 
 
 def _stem(image_id: str) -> str:
-    """Return how the names of an image's stored results begin."""
+    """Return the start of the names of an image's stored results."""
     return image_id.removeprefix("sha256:")[:24]
 
 
 def _report(
     request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]
 ) -> tuple[dict[str, Any], int]:
-    """Run the script in a container of the image; return its report, with seconds a check, and its exit code."""
+    """Run the script in a container of the image; return its report, with seconds for each check, and its exit code."""
     begun, seconds = time.monotonic(), dict[str, float]()
 
     def note(check: Check) -> None:
@@ -253,7 +253,7 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
 
 
 def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
-    """Return what starts a container. Nothing that the image needs may come over the network at start."""
+    """Return the command that starts a container. It has no network: the image has to bring all that it needs."""
     if isinstance(place, EnginePlace):
         first, *rest = docker_arguments(container)
         return place.engine.command(first, "--network", "none", *label_words(), *rest)
@@ -262,7 +262,7 @@ def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
 
 
 def _look_command(request: VerifyRequest, runner: Runner, options: list[str]) -> tuple[str, ...]:
-    """Return what runs the script of this Cannery, by this host's Python, on the files of an image of the store."""
+    """Return the command that runs this Cannery's script with this host's Python on the files of a stored image."""
     place = runner.place
     assert isinstance(place, StorePlace)  # noqa: S101 - an engine runs what it has
     env = json.dumps(env_of(place.attributes(request.image)["Config"]))
@@ -271,7 +271,7 @@ def _look_command(request: VerifyRequest, runner: Runner, options: list[str]) ->
 
 
 def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check: Callable[[Check], None]) -> Result:
-    """Run a command to its end; lines of its stderr that are checks go to `on_check`, and are not in the result."""
+    """Run a command. Lines of its stderr that are checks are passed to `on_check`; the result is without them."""
     others = []
     with (
         tempfile.TemporaryFile() as out,
