@@ -6,14 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from cannery.catalog.target import parse_arch, parse_cann, parse_chip, parse_os, parse_python
-from cannery.recipe.recipe import Options
-from cannery.recipe.select import parse_pin
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.pipeline import Hashes
+    from cannery.recipe.recipe import Options
 
 
 PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": parse_python, "arch": parse_arch}
@@ -24,6 +23,9 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
     Raises `UsageError` for words that mean nothing for any profile: here, before a command starts its work.
     """
+    from cannery.recipe.recipe import Options
+    from cannery.recipe.select import parse_pin
+
     options = Options(
         cann=arguments.cann,
         chip=arguments.chip,

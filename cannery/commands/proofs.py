@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan import Plan
+    from cannery.recipe.recipe import Options
 
 LARGEST = 1_000_000
 OTHER_FILE = "name another file with --record"
@@ -107,7 +108,7 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
     from cannery.pipeline import planned
 
     proof = read_proof(Path(arguments.file))
-    catalog, plan, _ = planned(context, proof.profile, proof.options)
+    catalog, plan, _ = planned(context, proof.profile, _target(proof))
     if faults := proof_faults(proof, plan, arguments.today):
         hint = "check out the commit that the image was built from, or have it recorded again"
         raise FindingsError("\n  ".join(("this proof is not taken:", *faults)), where=arguments.file, hint=hint)
@@ -116,6 +117,14 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
     print(f"{context.shown(path)}: {proof.words}")
     context.say(f"README.md and README.zh.md: write {proved(context, catalog, proof.profile)!r} in its row")
     return ExitCode.DONE
+
+
+def _target(proof: Proof) -> Options:
+    """Return the target of a proof as the command line has it."""
+    from cannery.recipe.recipe import Options
+
+    given: dict[str, Any] = {str(name): value for name, value in proof.target.items()}
+    return Options(**given)
 
 
 def _folder(context: Context) -> Path:
@@ -145,7 +154,7 @@ def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None =
         from cannery.pipeline import planned  # `list` does without it where nothing is proved
 
         try:
-            now = plan or planned(context, profile, proof.options, catalog=catalog).plan
+            now = plan or planned(context, profile, _target(proof), catalog=catalog).plan
         except (FindingsError, UsageError):  # its lock is stale, or that target is gone
             continue
         if now.digest == proof.plan:

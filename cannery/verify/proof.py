@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from cannery.catalog.component import Closed
-from cannery.recipe.recipe import Options
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
@@ -51,12 +50,6 @@ class Proof(Closed):
     def words(self) -> str:
         """How tables show it."""
         return f"real NPU, {self.date}, {self.target['chip']}, driver {self.driver}"
-
-    @property
-    def options(self) -> Options:
-        """The target as options of the command line."""
-        given: dict[str, Any] = {str(name): value for name, value in self.target.items()}
-        return Options(**given)
 
     @property
     def name(self) -> str:
