@@ -17,14 +17,26 @@ override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 .PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status engine-remove clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report
 
 help: ## print targets and variables
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' Makefile
-	@echo "variables: PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11 ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1 NPUS=0,1|none CMD='…' KIND='wheels …' LEVEL=train RECORD=file"
-	@echo "           NETWORK=host INTERFACE=eth0 RUNTIME=ascend PRINT=1 FORMAT=compose|pod|job|raycluster|rayjob|spdx|provenance|markdown NODES=4"
-	@echo "           WHEELHOUSE=folder BUILDER=buildx-builder CACHE=reference WITH=assemble|bake CATALOG=folder-of-profiles AGAINST=image-of-yours"
-	@echo "           SOURCES=release|release:name,name GIT_MIRROR=folder SRC_<component>=folder VERL_PATH=folder PATCHES=folder"
-	@echo "           REGISTRY=host/path REUSE=1 PUSH=1 ATTACH=1 SIGN=key KEEP_GOING=1 UNVERIFIED=1 PARTIAL=1 LOCKED=1 NO_STAMP=1 SETTINGS=1 OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive-or-compose-file"
-	@echo "           ARGS='more options of build.py' CANNERY_CACHE=folder HOST_PYTHON=python3 MAX_JOBS=compilers-at-once"
-	@echo "a command that fails has its own exit code (README, Exit codes): make prints it as Error N, and itself ends with 2"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{line = sprintf("  make %-14s", $$1); n = split($$2, words, " "); \
+	  for (i = 1; i <= n; i++) { if (length(line " " words[i]) > 79) { print line; line = sprintf("%21s", "") } line = line " " words[i] } \
+	  print line}' Makefile
+	@echo "variables, of the commands that take them:"
+	@echo "  target     PROFILE=name CANN=8.5.0 CHIP=910b OS=ubuntu22.04 PYTHON=3.11"
+	@echo "             ARCH=amd64 BASE=standin PIN='name==version …' FORCE=1"
+	@echo "  sources    SOURCES=release|release:name,name GIT_MIRROR=folder PATCHES=folder"
+	@echo "             SRC_<component>=folder VERL_PATH=folder WHEELHOUSE=folder"
+	@echo "  build      WITH=assemble|bake BUILDER=buildx-builder CACHE=reference LOCKED=1"
+	@echo "             NO_STAMP=1 KEEP_GOING=1 REUSE=1 PUSH=1 MAX_JOBS=compilers-at-once"
+	@echo "  verify     LEVEL=train RECORD=file AGAINST=image"
+	@echo "  run        NPUS=0,1|none CMD='…' NETWORK=host INTERFACE=eth0 RUNTIME=ascend"
+	@echo "             PRINT=1 FORMAT=compose|pod|job|raycluster|rayjob NODES=4"
+	@echo "  ship       REGISTRY=host/path ATTACH=1 SIGN=key UNVERIFIED=1 PARTIAL=1"
+	@echo "             OUTPUT=file-or-place SINCE=older-bundle-or-image FILE=archive"
+	@echo "  others     FORMAT=spdx|provenance|markdown KIND='wheels …' SETTINGS=1"
+	@echo "             FILE=compose-file ARGS='more options of build.py' CATALOG=folder"
+	@echo "             CANNERY_CACHE=folder HOST_PYTHON=python3"
+	@echo "A command that fails has its own exit code (README, Exit codes). make prints it"
+	@echo "as Error N, and itself ends with 2."
 
 setup: ## make .venv from the locked requirements
 	$(HAS_PYTHON)@"$$HOST_PYTHON" tools/setup_venv.py

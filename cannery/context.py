@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UnableError, UsageError
 from cannery.settings import EXAMPLE, Setting, Settings, merged, of_environment, of_file, with_mirrors
-from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file
+from cannery.util.io.files import OF_FOLDER, home_of, sha256_bytes, user_file
 from cannery.vocab import ARCH_ALIASES, DEFAULT_INDEX, Arch
 
 if TYPE_CHECKING:
@@ -150,7 +150,12 @@ def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), 
     machine = platform.machine().lower()
     if machine not in ARCH_ALIASES:
         raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
-    named = settings.text("cache") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cannery"
+    home = env.get("XDG_CACHE_HOME") or home_of(env)
+    if not home and not settings.text("cache"):
+        what = f"user id {os.geteuid()} has no name on this host, and HOME is not set: there is no folder for the cache"
+        raise UnableError(what, hint="set HOME, or CANNERY_CACHE to a folder of yours")
+    folder = "cannery" if env.get("XDG_CACHE_HOME") else ".cache/cannery"
+    named = settings.text("cache") or Path(home or "/") / folder
     try:
         cache = Path(named).expanduser().absolute()
     except RuntimeError as error:

@@ -138,7 +138,7 @@ def _start_without_engine(
     container = _with_caches(container, arguments, context, plan, make=True)
     box = container_box(container, place.store.lowers(image.id), place.attributes(image.id)["Config"])
     context.say(
-        "no Docker engine is running: this shell is in a temporary box, and what it changes is lost when you leave it"
+        "no Docker engine is running: the command runs in a temporary sandbox; what it changes is lost when it ends"
     )
     with signals_held() as came:
         code = subprocess.run(place.command(replace(box, network=True)), env=context.env, check=False).returncode

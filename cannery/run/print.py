@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cannery.host.facts import lacking
+from cannery.host.facts import card_text, lacking
 from cannery.run.container import docker_text
 from cannery.run.kubernetes import job, pod
 from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
@@ -100,6 +100,8 @@ def printed_notes(
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards
     missing = lacking(access, host, wanted, multi_node=request.is_multi_node) if request.npu else ()
     notes = [f"missing on this host: {', '.join(missing)}"] if missing else []
+    if beyond := [card for card in request.cards or () if card >= access.cards]:
+        notes.append(f"NPUS: a host of this chip has cards 0 to {access.cards - 1}, and no card {card_text(beyond)}")
     notes += guess
     notes += _of_registry(request.image)
     if request.caches:

@@ -269,11 +269,12 @@ def test_a_bundle_with_since_needs_its_base_in_the_store(tmp_path: Path, monkeyp
     assert load_into(tmp_path, path, monkeypatch).find("stack:1") == here[1]
 
 
-@pytest.mark.parametrize("broken", ["no manifest", "other layers", "no tar", "half"])
+@pytest.mark.parametrize("broken", ["no manifest", "other layers", "no tar", "half", "odd tag", "half a layer"])
 def test_an_archive_that_is_broken_names_no_image(tmp_path: Path, broken: str) -> None:
     config = config_of(sha(LOWER))
-    contents = [{"Config": "c.json", "RepoTags": ["stack:1"], "Layers": ["a/layer.tar"]}]
-    layer = UPPER if broken == "other layers" else LOWER
+    name = "Stack:1@x" if broken == "odd tag" else "stack:1"
+    contents = [{"Config": "c.json", "RepoTags": [name], "Layers": ["a/layer.tar"]}]
+    layer = {"other layers": UPPER, "half a layer": gzip.compress(LOWER)[:-9]}.get(broken, LOWER)
     members = [("a/VERSION", b"1.0"), ("a/layer.tar", layer), ("c.json", config)]
     members += [] if broken == "no manifest" else [("manifest.json", json.dumps(contents).encode())]
     data = b"no tar at all" * 99 if broken == "no tar" else tar_of(*members)

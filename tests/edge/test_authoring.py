@@ -8,6 +8,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
+import urllib3
 import yaml
 from checkouts import FROZEN
 from small_checkout import LATER, STACK, Small, make_small
@@ -16,8 +17,11 @@ from stub_registry import TAG, StubRegistry
 
 from cannery.authoring.base_line import Made, make_line, odd_tags
 from cannery.authoring.facts import version_of, with_entry
+from cannery.authoring.io import facts as reading
 from cannery.catalog.io.read import load_catalog
-from cannery.errors import ExitCode, UsageError
+from cannery.errors import ExitCode, NetworkError, UsageError
+from cannery.lock.io.indexes import Listed, Place
+from cannery.util.io.pip_settings import PipSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -365,3 +369,15 @@ def test_the_nearest_line_is_the_last_older_one() -> None:
     assert make_line("8.6.0", image, known, "s")["source"].endswith(f"as CANN {max(known)}")
     odd = {**image, NEW_TAGS[1]: Made((*ENV.items(), ("MORE", "1")))}
     assert odd_tags(odd) == (NEW_TAGS[1],)
+
+
+def test_a_download_that_breaks_off_is_a_network_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise urllib3.exceptions.ProtocolError("Connection broken: IncompleteRead(9 bytes read)")
+
+    monkeypatch.setattr(reading, "_wheel_metadata", broken)
+    place = Place("default", "https://a.example/simple", "https://a.example/simple")
+    name = "demo-1.0-py3-none-any.whl"
+    wheel = Listed("demo", "1.0", name, f"https://a.example/{name}", "", 0, place)
+    with pytest.raises(NetworkError, match=f"{name} cannot be read: .*Connection broken"):
+        reading.release_tree(PipSettings(), [wheel], sdist=False)

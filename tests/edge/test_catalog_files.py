@@ -592,6 +592,17 @@ def test_what_a_program_reads_has_where_and_hint(
     assert f"images/{QUICKSTART}:{line}: shm_sise: unknown key" in f"{found['where']}: {found['error']}"
 
 
+def test_unknown_keys_hide_no_component_that_is_missing(images: Path) -> None:
+    edit(images, QUICKSTART, "shm_size: 16g", "shm_sise: 16g")
+    edit(images, QUICKSTART, "{name: verl,", "{name: verll,")
+    edit(images, QUICKSTART, "{name: ray}", "{name: rai, verzion: 1}")
+    found = problems(images)
+    assert "shm_sise: unknown key" in found
+    assert "no component 'verll'" in found
+    assert ".verzion: unknown key" in found
+    assert "no component 'rai'" in found
+
+
 def test_a_broken_file_stops_the_profiles_that_use_it_and_no_other(images: Path) -> None:
     whole = load_catalog(images)
     line = edit(images, "components/verl-npu.yaml", "kind: source", "kind: sauce")

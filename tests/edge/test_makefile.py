@@ -66,6 +66,7 @@ def test_help_prints_every_target_and_every_variable(make: Make) -> None:
         assert f"  make {target} " in text
     for word in make_command.KNOWN:
         assert re.search(rf"\b{word}=", text), word
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_help_is_the_default_and_every_phony_target_has_its_line(make: Make) -> None:

@@ -150,6 +150,11 @@ def test_variables_alone_are_read_as_pip_reads_them(tmp_path: Path, monkeypatch:
     assert asked.timeout == 7
 
 
+def test_an_empty_variable_leaves_the_files_value_as_pip_does() -> None:
+    listing = "global.index-url='https://a.example/s'\n:env:.index-url=''\n"
+    assert parse_pip_settings(listing, {"PIP_INDEX_URL": ""}).index_url == "https://a.example/s"
+
+
 @pytest.mark.parametrize("name", [".pip", ".config/pip", "xdg/pip", "named"])
 def test_pip_is_asked_where_it_has_a_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir(parents=True)

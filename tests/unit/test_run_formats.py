@@ -454,6 +454,15 @@ def test_which_ray_a_lock_has() -> None:
     assert "kubectl exec" not in str(printed_notes(RunFormat.POD, made(), ACCESS, FULL_A2, plain))
 
 
+def test_a_card_that_no_host_of_the_chip_has_is_named() -> None:
+    request = RunRequest("image", "16g", cards=(7, 8, 99))
+    container = make_container(request, ACCESS, full_model(ACCESS, request.cards))
+    notes = printed_notes(RunFormat.DOCKER, container, ACCESS, FULL_A2)
+    assert "NPUS: a host of this chip has cards 0 to 7, and no card 8,99" in notes
+    whole = make_container(RunRequest("image", "16g", cards=(7,)), ACCESS, full_model(ACCESS, (7,)))
+    assert "NPUS" not in str(printed_notes(RunFormat.DOCKER, whole, ACCESS, FULL_A2))
+
+
 def test_the_name_is_one_that_kuberay_takes() -> None:
     value = ray_cluster(made(), "Long_" * 20, RESOURCE, Arch.ARM64, RAY)
     assert value["metadata"]["name"] == ("long-" * 20)[:53].rstrip("-")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from cannery.authoring.base_line import TAG, Made, read_dockerfile
 from cannery.authoring.facts import Tree
@@ -83,7 +84,7 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
         with _fetched(chosen, session) as path, closing(TreeReader(path)) as tree:
             about = (tree.read(PKG_INFO) or b"").decode(errors="replace")
             return Tree(what, requirement_texts(tree) | {PKG_INFO: about}, about, chosen.uploaded)
-    except (requests.RequestException, OSError, UnableError, zipfile.BadZipFile) as error:
+    except (requests.RequestException, HTTPError, OSError, UnableError, zipfile.BadZipFile) as error:
         raise NetworkError(f"{chosen.file} cannot be read: {error}", where=str(chosen.place)) from error
 
 

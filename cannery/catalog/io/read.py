@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
@@ -256,22 +258,22 @@ class _Reader:
         read: Callable[[str], YamlDocument] | None = None,
         adapter: TypeAdapter[M] | None = None,
     ) -> M:
-        """Read one file into `model`, a type (`adapter`: the same); None after a problem, which is noted."""
+        """Read one file into `model`, a type (`adapter`: the same); problems are noted.
+
+        Returns None after a problem, but for unknown keys: what other files have to define is then checked too.
+        """
         try:
             document = self.documents[name] = (read or self.document)(name)
-            value = (adapter or TypeAdapter(model)).validate_python(document.value)
         except UsageError as error:
             self.problems.append(problem(error.where, error.what, error.hint))
-        except ValidationError as error:
-            found = list(faults(error, model))
-            for fault in found[:MOST_PROBLEMS]:
-                self.note(name, fault)
-            if len(found) > MOST_PROBLEMS:
-                what = f"{len(found) - MOST_PROBLEMS} more problems"
-                self.problems.append(problem(self.at(name)[0], what, "fix those above first: is it the right file?"))
-        else:
-            return value
-        return None  # type: ignore[return-value] # no such value is used: `load_catalog` raises, or leaves it out
+            return cast("M", None)  # it is not used: `load_catalog` raises, or leaves the file out
+        value, found = _validated(document.value, model, adapter or TypeAdapter(model))
+        for fault in found[:MOST_PROBLEMS]:
+            self.note(name, fault)
+        if len(found) > MOST_PROBLEMS:
+            what = f"{len(found) - MOST_PROBLEMS} more problems"
+            self.problems.append(problem(self.at(name)[0], what, "fix those above first: is it the right file?"))
+        return cast("M", value)
 
     def table(self, name: str) -> Compatibility:
         """Read the built-in table, and over it the user's own; None after a problem, as `file`."""
@@ -291,6 +293,23 @@ class _Reader:
 
 # The file below images/, and what is wrong there.
 Found = tuple[str, FaultError]
+
+
+def _validated(value: object, model: object, adapter: TypeAdapter[Any]) -> tuple[Any, list[FaultError]]:
+    """Return what a file has as `model`, without keys that are unknown, and all that is wrong with it."""
+    try:
+        return adapter.validate_python(value), []
+    except ValidationError as error:
+        found = list(faults(error, model))
+        kinds = {detail["type"] for detail in error.errors(include_url=False)}
+        if kinds != {"extra_forbidden"}:
+            return None, found
+    rest: Any = deepcopy(value)
+    for fault in found:
+        *outer, key = fault.path
+        del reduce(lambda part, step: part[step], outer, rest)[key]
+    value, more = _validated(rest, model, adapter)
+    return value, found + more
 
 
 def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:

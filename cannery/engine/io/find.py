@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import CanneryError, UnableError, UsageError
+from cannery.util.io.files import home_of
 from cannery.util.io.process import CommandError, run
 from cannery.vocab import Arch
 
@@ -139,7 +140,7 @@ def find_engine(env: Mapping[str, str]) -> Engine:
 
 def docker_config(env: Mapping[str, str]) -> Path:
     """Return the folder of docker's own settings."""
-    return Path(env.get("DOCKER_CONFIG") or Path(env.get("HOME") or "~") / ".docker").expanduser()
+    return Path(env.get("DOCKER_CONFIG") or (home_of(env) or Path("/")) / ".docker")
 
 
 def docker_client(engine: Engine) -> docker.DockerClient:

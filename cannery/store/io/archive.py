@@ -131,6 +131,8 @@ def load_archive(store: Store, blocks: Iterator[bytes], where: str) -> tuple[str
                 raise FindingsError("its layers are not those of the image", where=where, hint=hint)
             image_id = store.put(config, *tags)
             names += tags or [image_id]
+    except (FindingsError, UsageError) as error:  # a layer that is cut off, a name that no image can have
+        raise FindingsError(error.what, where=error.where or where, hint=error.hint or hint) from error
     except (tarfile.TarError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FindingsError(f"the archive is broken: {error}", where=where, hint=hint) from error
     return tuple(names)

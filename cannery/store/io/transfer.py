@@ -275,5 +275,8 @@ def _keep(store: Store, part: Path, diff_id: str, blob: Blob, origin: str) -> No
         if tar.diff_id != diff_id:
             raise FindingsError("a layer is not the one that the image's configuration names", where=diff_id)
         store.keep_file(part, blob, tar, origin)
+    except FindingsError as error:
+        error.where = error.where or f"{origin}, layer {blob.digest}".removeprefix(", ")
+        raise
     finally:
         part.unlink(missing_ok=True)

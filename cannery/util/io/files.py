@@ -35,6 +35,14 @@ _NEXT = {
 }
 
 
+def home_of(env: Mapping[str, str]) -> Path | None:
+    """Return the user's home folder; None for a user id without a name where HOME is not set."""
+    try:
+        return Path(env.get("HOME") or Path.home())
+    except RuntimeError:
+        return None
+
+
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     """Write `data` to `path` through a temporary file beside it; return whether the content changed.
 

@@ -28,7 +28,7 @@ from cannery.util.addresses import (
     url_credentials,
     url_problem,
 )
-from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.files import home_of, sha256_bytes, write_atomic
 from cannery.util.io.process import CommandError, run
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _kept_file(env: Mapping[str, str], cache: Path) -> Path:
 
 def pip_files(env: Mapping[str, str]) -> list[Path]:
     """Return where settings of pip may be, of any version of it (`pip config debug` lists those of one)."""
-    home = Path(env.get("HOME") or Path.home())
+    home = home_of(env) or Path("/")
     shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
     folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), home / ".pip"]
     folders.append(Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip")
@@ -192,7 +192,7 @@ def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
     for line in listing.splitlines():
         left, equals, literal = line.partition("=")
         section, _, name = left.rpartition(".")
-        if not equals or section not in SECTIONS:
+        if not equals or section not in SECTIONS or not _literal(literal):  # pip passes over an empty value
             continue
         key = ALIASES.get(name, name)
         if key not in found or SECTIONS.index(section) >= SECTIONS.index(found[key].section):
