@@ -180,7 +180,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Load an archive of `save` or `bundle` that is what its side file describes."""
     path = Path(arguments.file)
     if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "it is no plain file" if path.exists() else "no such file"
+        what = "it is a folder" if path.is_dir() else "it is not a regular file" if path.exists() else "no such file"
         raise UsageError(what, where=str(path), hint="name what `build.py bundle` or `build.py save` wrote")
     side = read_side_of(path)
     if side is None and not arguments.force:
@@ -261,7 +261,7 @@ def _loaded(
 
 def _other_image(where: str) -> FindingsError:
     hint = "one of the two belongs to another archive: copy both again, or make both again"
-    return FindingsError("it has another image than its side file describes", where=where, hint=hint)
+    return FindingsError("its image is not the one in its side file", where=where, hint=hint)
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:

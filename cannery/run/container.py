@@ -52,7 +52,7 @@ def parse_run_as(text: str, user: ImageUser | None) -> RunAs:
     match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
     uid, gid = (uid_of(match[1]), uid_of(match[2] or "0")) if match else (None, None)
     if match is None or uid is None or gid is None:
-        raise UsageError(f"--user: {text!r} is no user by number", hint='UID or UID:GID, as "$(id -u):$(id -g)"')
+        raise UsageError(f"--user: {text!r} is not a numeric user", hint='UID or UID:GID, as "$(id -u):$(id -g)"')
     if match[2] is None and user is not None and uid == user.uid:
         gid = user.gid
     return RunAs(text, uid, gid)
@@ -182,7 +182,7 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
         name, equals, value = text.partition("=")
         if not _VARIABLE.fullmatch(name):
             hint = "NAME=VALUE, or NAME for its value in this shell; a name has no blanks"
-            raise UsageError(f"-e {text!r} names no variable", hint=hint)
+            raise UsageError(f"-e {text!r} is not a variable", hint=hint)
         given[name] = value if equals else None
     if request.workdir is not None and not request.workdir.startswith("/"):
         raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
@@ -270,7 +270,7 @@ def volume_target(text: str) -> PurePosixPath:
     target = parts[min(1, len(parts) - 1)]
     if not parts[0] or not target.startswith("/") or len(parts) > _MOST_PARTS:
         hint = "SRC:DST[:ro], DST a path from / on; a path with a colon cannot be written like this"
-        raise UsageError(f"-v {text!r} is no volume", hint=hint)
+        raise UsageError(f"-v {text!r} is not a volume", hint=hint)
     return PurePosixPath(target)
 
 

@@ -37,7 +37,7 @@ def pod(container: Container, name: str, resource: str | None, arch: Arch) -> di
 def job(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
     """Return the Job of `container`, which runs once. Raises as `pod_spec`, and `UsageError` without a command."""
     if not container.request.command:
-        raise UsageError("a job ends when its command does, and there is none", hint=ITS_COMMAND)
+        raise UsageError("a Job needs a command", hint=ITS_COMMAND)
     template = {
         "metadata": metadata(name),
         "spec": {"restartPolicy": "Never", **pod_spec(container, name, resource, arch)},
@@ -56,7 +56,9 @@ def dns_name(text: str) -> str:
     """Return `text` as a name in Kubernetes: small letters, digits, dashes. Raises `UsageError` if nothing is left."""
     found = re.sub(r"[^a-z0-9]+", "-", text.lower())[:LONGEST_NAME].strip("-")
     if not found:
-        raise UsageError(f"--name: {text!r} has nothing that a name in Kubernetes may have", hint="letters and digits")
+        raise UsageError(
+            f"--name: {text!r} has no character that is allowed in a Kubernetes name", hint="letters and digits"
+        )
     return found
 
 
@@ -111,7 +113,7 @@ def _refuse_this_hosts(container: Container) -> None:
         what = f"-v {shared}: a pod has its shared memory of {request.shm_size} there"
         raise UsageError(what, hint="leave it out; `shm_size` of the profile is how large it is")
     if request.network not in {None, HOST_NETWORK}:
-        raise UsageError(f"--network {request.network}: a pod has a network", hint="leave it out, or use host")
+        raise UsageError(f"--network {request.network}: a pod has its own network", hint="leave it out, or use host")
     unset = [name for name, value in container.env if value is None]
     if unset:
         raise UsageError(

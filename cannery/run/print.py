@@ -94,7 +94,7 @@ def printed_notes(
     if not form.is_local:
         notes = [*container.notes, *_of_a_cluster(container, access)]
         if form.is_ray and ray is not None and not ray.has_dashboard:
-            what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` finds nobody to talk to"
+            what = "the lock has Ray without its dashboard, ray[default]: `ray job submit` cannot reach it"
             notes.append(f"{what}; start the job in the head's pod, with kubectl exec")
         return (*notes, *guess)
     wanted = tuple(range(access.cards)) if request.cards is None else request.cards

@@ -78,7 +78,7 @@ def ray_job(container: Container, name: str, resource: str | None, arch: Arch, r
     """
     command = container.request.command
     if not command:
-        raise UsageError("a RayJob ends when its command does, and there is none", hint=ITS_COMMAND)
+        raise UsageError("a RayJob needs a command", hint=ITS_COMMAND)
     if ray is not None and not ray.has_dashboard:
         what = "KubeRay hands the command to Ray's dashboard, and the lock has Ray without it"
         raise UsageError(what, hint="a profile with ray[default], or --format raycluster")

@@ -327,7 +327,7 @@ def test_a_bundle_since_holds_what_is_new_and_needs_its_base(ship: Ship) -> None
     alone = standalone(path)
     assert alone.returncode == 3
     for said in (ship("load", str(path), code=3).err, alone.stderr):
-        assert "the base of this bundle is missing or another" in said
+        assert "the base of this bundle is missing or different" in said
         assert json.loads(Path(f"{full}.json").read_text())["image"]["id"] in said
     ship.yard.client.images.get(ship.yard.make("a third", layers=5)).tag(PROFILE, "old")
     ship.yard.forget(ship.reference)

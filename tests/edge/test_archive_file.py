@@ -154,7 +154,7 @@ def test_a_read_only_file_system_asks_for_another_output(tmp_path: Path, monkeyp
 def test_a_broken_side_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     os.mkfifo(side_path(path))
-    with pytest.raises(FindingsError, match="no plain file"):
+    with pytest.raises(FindingsError, match="not a regular file"):
         read_side_of(path)
     side_path(path).unlink()
     side_path(path).write_bytes(b"\xff\xfe")

@@ -91,7 +91,7 @@ def test_a_digest_is_asked_for_by_itself(stub: StubRegistry) -> None:
     assert ask(f"{stub.repository}:gone@{digest}", Arch.ARM64, BOTH, access()).digest == digest
     assert f"/v2/{REPOSITORY}/manifests/{digest}" in stub.paths
     stub.body = b'{"manifests": []}'
-    with pytest.raises(RefusedError, match="does not have the digest"):
+    with pytest.raises(RefusedError, match="does not have the expected digest"):
         ask(f"{stub.repository}@{digest}", Arch.ARM64, BOTH, access())
 
 
@@ -187,7 +187,7 @@ def test_a_token_service_that_refuses(stub: StubRegistry) -> None:
         (b"{}", "the manifest's config has no SHA-256 digest"),
         (b'{"schemaVersion": 1}', "it has the image in Docker's old schema 1 only, which BuildKit does not take"),
         (b'{"manifests": [{"platform": {"os": "linux"}}]}', "an entry of the index has no SHA-256 digest"),
-        (b" " * (MAX_BODY + 1), "its answer is larger than 4 MiB"),
+        (b" " * (MAX_BODY + 1), "its response is larger than 4 MiB"),
     ],
 )
 def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
@@ -199,7 +199,7 @@ def test_malformed_answers(stub: StubRegistry, body: bytes, words: str) -> None:
 def test_a_manifest_with_another_digest_than_its_header(stub: StubRegistry) -> None:
     stub.add()
     stub.headers = {"Docker-Content-Digest": sha(b"other")}
-    assert "does not have the digest" in refusal(stub)
+    assert "does not have the expected digest" in refusal(stub)
 
 
 def test_an_index_whose_configuration_cannot_be_read_can_be_built_upon(stub: StubRegistry) -> None:
@@ -208,7 +208,7 @@ def test_an_index_whose_configuration_cannot_be_read_can_be_built_upon(stub: Stu
     assert answer(stub) == Answer(digest, None, "server error (HTTP 503)")
     stub.blob_status = 200
     stub.blobs = dict.fromkeys(stub.blobs, b'{"architecture": "arm64"}')
-    assert answer(stub).unread.endswith("image configuration does not have the digest that it should have")
+    assert answer(stub).unread.endswith("image configuration does not have the expected digest")
 
 
 def test_a_refused_connection() -> None:

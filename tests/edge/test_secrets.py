@@ -69,7 +69,7 @@ def test_a_bundle_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
 
 def test_a_bundle_that_is_too_large_is_said_before_the_build(tmp_path: Path) -> None:
     many = CERTIFICATE * (MAX_SECRET // len(CERTIFICATE) + 2)
-    with pytest.raises(UsageError, match="larger than BuildKit takes"):
+    with pytest.raises(UsageError, match="larger than BuildKit allows"):
         secrets_of(context(tmp_path, SSL_CERT_FILE=bundle(tmp_path, many)), None)
     fits = bundle(tmp_path, "x" * MAX_SECRET)
     assert secrets_of(context(tmp_path, SSL_CERT_FILE=fits), None)[0].env[CA] == fits

@@ -499,7 +499,7 @@ def test_refusals_are_errors_of_the_network(store: Store, registry: StoringRegis
 def test_a_tag_that_holds_another_image_is_a_finding(store: Store, registry: StoringRegistry, dock: Dock) -> None:
     put(store, LOWER)
     push(store, "demo:1", route(registry))
-    with pytest.raises(FindingsError, match="the tag holds another image than it names"):
+    with pytest.raises(FindingsError, match="the image under this tag does not fit it"):
         pull_image(dock)
 
 

@@ -53,14 +53,14 @@ def test_the_folder_of_the_host_in_a_volume() -> None:
 @pytest.mark.parametrize(
     ("asked", "what", "hint"),
     [
-        ({"volumes": ("",)}, "-v '' is no volume", "SRC:DST"),
-        ({"volumes": (":/x",)}, "-v ':/x' is no volume", "SRC:DST"),
-        ({"volumes": ("/a:x",)}, "-v '/a:x' is no volume", "from / on"),
-        ({"volumes": ("data",)}, "-v 'data' is no volume", "from / on"),
-        ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is no volume", "colon"),
-        ({"env": ("=x",)}, "-e '=x' names no variable", "NAME=VALUE"),
-        ({"env": ("",)}, "-e '' names no variable", "NAME=VALUE"),
-        ({"env": ("A B=c",)}, "-e 'A B=c' names no variable", "no blanks"),
+        ({"volumes": ("",)}, "-v '' is not a volume", "SRC:DST"),
+        ({"volumes": (":/x",)}, "-v ':/x' is not a volume", "SRC:DST"),
+        ({"volumes": ("/a:x",)}, "-v '/a:x' is not a volume", "from / on"),
+        ({"volumes": ("data",)}, "-v 'data' is not a volume", "from / on"),
+        ({"volumes": ("/a:b:/x:ro",)}, "-v '/a:b:/x:ro' is not a volume", "colon"),
+        ({"env": ("=x",)}, "-e '=x' is not a variable", "NAME=VALUE"),
+        ({"env": ("",)}, "-e '' is not a variable", "NAME=VALUE"),
+        ({"env": ("A B=c",)}, "-e 'A B=c' is not a variable", "no blanks"),
     ],
 )
 def test_words_that_no_engine_takes_are_refused_with_what_is_wanted(

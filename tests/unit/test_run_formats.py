@@ -246,7 +246,7 @@ def test_a_job_runs_its_command_once() -> None:
     assert value["spec"]["template"]["spec"] == pod(
         made(command=("python", "train.py")), "stack", RESOURCE, Arch.AMD64
     )["spec"]  # fmt: skip
-    with pytest.raises(UsageError, match="there is none") as caught:
+    with pytest.raises(UsageError, match="a Job needs a command") as caught:
         job(made(), "stack", RESOURCE, Arch.AMD64)
     assert "--" in caught.value.hint
 
@@ -332,7 +332,7 @@ def test_every_form_names_another_user(
 
 @pytest.mark.parametrize("text", ["", "alice", "1:", ":1", "1:b", "-1", str(2**32 - 1), "1:2:3", "٣"])
 def test_no_user_by_number(text: str) -> None:
-    with pytest.raises(UsageError, match="is no user by number"):
+    with pytest.raises(UsageError, match="is not a numeric user"):
         parse_run_as(text, None)
 
 
@@ -584,7 +584,7 @@ def test_a_ray_job_is_a_cluster_and_a_command() -> None:
 @pytest.mark.parametrize(
     ("command", "ray", "what"),
     [
-        ((), RAY, "a RayJob ends when its command does"),
+        ((), RAY, "a RayJob needs a command"),
         (("true",), replace(RAY, has_dashboard=False), "dashboard"),
         (("true",), None, "the image has no Ray"),
     ],

@@ -99,6 +99,6 @@ def _ca(env: Mapping[str, str], pip: PipSettings) -> str:
         raise UsageError(f"the CA bundle cannot be read: {error}", hint=hint) from error
     if size > MAX_SECRET:
         hint = "name a bundle of your own mirror's certificates alone: `pip config set global.cert FILE`"
-        what = f"the CA bundle is larger than BuildKit takes ({MAX_SECRET >> 10} KiB)"
+        what = f"the CA bundle is larger than BuildKit allows ({MAX_SECRET >> 10} KiB)"
         raise UsageError(what, where=named, hint=hint)
     return str(Path(named).absolute())

@@ -77,7 +77,7 @@ def send_blob(repository: Repository, location: str, digest: str, path: Path, mo
     try:
         repository.call("PUT", _ending(_location(reply), digest), _BYTES, b"")
     except AbsentError as error:  # or an earlier try has ended it, and the response was lost
-        raise PassingError("the registry does not know the upload any more") from error
+        raise PassingError("the registry has lost the upload") from error
 
 
 def put_blob(repository: Repository, data: bytes) -> None:
@@ -109,7 +109,7 @@ def _location(reply: Reply, known: str = "") -> str:
     """Return the Location of a response. On the same host it keeps our scheme: a proxy in between may add TLS."""
     named = reply.headers.get("Location", known)
     if not named:
-        raise MalformedError("it names no place to send a layer to")
+        raise MalformedError("it returned no URL for an upload")
     asked, found = urlsplit(reply.url), urlsplit(urljoin(reply.url, named))
     return (found._replace(scheme=asked.scheme) if found.netloc == asked.netloc else found).geturl()
 

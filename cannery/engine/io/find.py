@@ -180,7 +180,7 @@ def docker_client(engine: Engine) -> docker.DockerClient:
 def lost_connection(error: Exception) -> UnableError:
     """Return the user's error for an error of the SDK that is no response of the engine."""
     what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
-    return UnableError(what, hint="see that it runs (`docker info`), then run the same command again")
+    return UnableError(what, hint="check that it runs (`docker info`), then run the same command again")
 
 
 def require_builder(engine: Engine, name: str, env: Mapping[str, str]) -> None:

@@ -231,7 +231,7 @@ class Repository:
         reply = self.call("GET", f"manifests/{wanted}", {"Accept": ACCEPT})
         has = digest_of(reply.body)
         if has != (digest or reply.headers.get("Docker-Content-Digest", "") or has):
-            raise MalformedError("its manifest does not have the digest that it should have")
+            raise MalformedError("its manifest does not have the expected digest")
         self._bodies[has] = reply.body
         found = read_published(has, reply.headers.get("Content-Type", "").partition(";")[0].strip(), reply.body)
         return replace(found, entries=tuple(self._completed(entry, arch) for entry in found.entries))
@@ -337,7 +337,7 @@ class Repository:
         if digest not in self._bodies:
             body = self.call("GET", path, {"Accept": accept}).body
             if digest_of(body) != digest:
-                raise MalformedError("its manifest or image configuration does not have the digest that it should have")
+                raise MalformedError("its manifest or image configuration does not have the expected digest")
             self._bodies[digest] = body
         return self._bodies[digest]
 
@@ -384,7 +384,7 @@ class Repository:
             for chunk in response.iter_content(65536):
                 body += chunk
                 if len(body) > MAX_BODY:
-                    raise MalformedError(f"its answer is larger than {MAX_BODY >> 20} MiB")
+                    raise MalformedError(f"its response is larger than {MAX_BODY >> 20} MiB")
             return Reply(response.status_code, response.headers, bytes(body), response.url)
 
     def _status_error(self, reply: Reply, who: str = "") -> RefusedError:

@@ -57,7 +57,7 @@ def check_place(path: Path) -> None:
             hint = f"name the file that it leads to: {path.readlink()}"
             raise UsageError("it is a symbolic link, which the file would replace", where=str(path), hint=hint)
         if path.exists() and not path.is_file():
-            raise UsageError("it is no plain file", where=str(path), hint="OUTPUT is a file: name another")
+            raise UsageError("it is not a regular file", where=str(path), hint="OUTPUT is a file: name another")
         check_folder_of(path)
     except OSError as error:
         raise unwritable(error, path, BY_OUTPUT) from error
@@ -116,7 +116,7 @@ def read_side_of(path: Path) -> SideFile | None:
     """Return the side file of an archive, None if there is none. Raises `FindingsError` for a broken one."""
     beside = side_path(path)
     if beside.exists() and not beside.is_file():
-        raise FindingsError("it is no plain file", where=str(beside), hint="move it away")
+        raise FindingsError("it is not a regular file", where=str(beside), hint="move it away")
     try:
         return read_side(beside.read_text(encoding="utf-8"), str(beside))
     except FileNotFoundError:
@@ -194,10 +194,10 @@ def saved_layers(blocks: Iterator[bytes], wanted: Sequence[str], small: dict[str
                 yield _layer(diff_id, packed.blob), file
             left.discard(diff_id)
     except (tarfile.TarError, ValueError) as error:
-        raise UnableError(f"the engine broke off: {error}", hint="run the same command again") from error
+        raise UnableError(f"the engine stopped sending: {error}", hint="run the same command again") from error
     if left:
         hint = "layers in zstd cannot be read here: use an engine with the classic image store"
-        raise UnableError(f"the engine gave no {', '.join(sorted(left))}", hint=hint)
+        raise UnableError(f"the engine did not send {', '.join(sorted(left))}", hint=hint)
 
 
 def saved_config(small: Mapping[str, bytes]) -> bytes:
@@ -205,7 +205,7 @@ def saved_config(small: Mapping[str, bytes]) -> bytes:
     try:
         return small[json.loads(small["manifest.json"])[0]["Config"]]
     except (KeyError, ValueError, IndexError) as error:
-        raise UnableError("the engine broke off", hint="run the same command again") from error
+        raise UnableError("the engine stopped sending", hint="run the same command again") from error
 
 
 def stored_layers(store: Store, wanted: Sequence[str], view: TransferView) -> Packed:
@@ -236,7 +236,7 @@ def check_stored_base(store: Store, bundle: load_bundle.Bundle) -> None:
     if any(diff_id not in bundle.held and not store.has(diff_id) for diff_id in bundle.layers):
         names = " ".join((bundle.about["base"] or {}).get("references") or ())
         hint = f"load the image or the bundle of {names or 'its base'} first"
-        raise FindingsError("the base of this bundle is missing or another", where=str(bundle.path), hint=hint)
+        raise FindingsError("the base of this bundle is missing or different", where=str(bundle.path), hint=hint)
 
 
 def load_stored(store: Store, bundle: load_bundle.Bundle) -> None:
@@ -252,7 +252,7 @@ def load_stored(store: Store, bundle: load_bundle.Bundle) -> None:
         config = content.read()
     if sha256_bytes(config) != about["sha256"] or list(diff_ids(json.loads(config))) != bundle.layers:
         hint = "it was changed on its way: copy the bundle again"
-        raise FindingsError("its configuration is not the one that it should be", where=str(bundle.path), hint=hint)
+        raise FindingsError("its configuration does not have the expected digest", where=str(bundle.path), hint=hint)
     store.put(config, *bundle.about["image"]["references"])
 
 

@@ -202,7 +202,7 @@ def pull_image(dock: Dock) -> EngineImage | None:
     if faults := content_faults(dock, image):
         name = dock.plan.recipe.name
         hint = f"somebody pushed it by other means: build.py image {name}, then push {name} --force, repairs the tag"
-        what = f"the tag holds another image than it names: {'; '.join(faults)}"
+        what = f"the image under this tag does not fit it: {'; '.join(faults)}"
         raise FindingsError(what, where=dock.reference, hint=hint)
     return image
 

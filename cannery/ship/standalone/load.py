@@ -114,7 +114,7 @@ class Bundle:
     def __init__(self, path: str) -> None:
         self.path = path
         if os.path.exists(path) and not os.path.isfile(path):
-            raise LoadError(f"{path}: it is no plain file", 2)
+            raise LoadError(f"{path}: it is not a regular file", 2)
         try:
             self.tar = tarfile.open(path, "r:")  # noqa: SIM115 - open until `close`
         except FileNotFoundError as error:
@@ -207,7 +207,7 @@ def find_base(bundle: Bundle, docker: Docker) -> dict[str, Any] | None:
             return found
     names = " ".join(base["references"])
     hint = f"load the image or the bundle of {names} ({base['id']}) first"
-    raise LoadError("the base of this bundle is missing or another", hint=hint)
+    raise LoadError("the base of this bundle is missing or different", hint=hint)
 
 
 def layers_of(

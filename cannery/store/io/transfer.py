@@ -252,7 +252,7 @@ def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob,
             fetch_blob(repository, blob.digest, blob.size, part, progress.moved(blob))
             if f"sha256:{sha256_file(part)}" != blob.digest:
                 part.unlink()
-                what = f"the layer {blob.digest[:19]}… does not have the digest that it should have"
+                what = f"the layer {blob.digest[:19]}… does not have the expected digest"
                 # What an earlier run has left may not fit the rest.
                 raise PassingError(what) if is_resumed else MalformedError(what)
             _keep(store, part, diff_id, blob, f"{repository.reference.registry}/{repository.reference.repository}")
