@@ -263,7 +263,11 @@ def _options_at(words: Sequence[str]) -> int:
 
 
 def _run_line(command: ShellCommand, start: int) -> Container | Remark:
-    options = read_options(command.words[start:])
+    words = command.words[start:]
+    options = Options(words)
+    unclear = [setting.word for setting in options.settings if not setting.key]
+    if not options.rest and unclear:  # `$X --model x`: the last word that only a shell can read is the image
+        options = Options(words, unclear[-1])
     cuts = [
         misread(
             "cut", f"line {line}", f"line {line} does not continue, and options follow", "end it in a backslash alone"
@@ -294,14 +298,6 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
     word = " ".join(rest[:count])
     what = f"{word} is where the image goes: docker takes {rest[0]} for the image"
     return rest[count:], [misread("image.pasted", word, what, f"leave {word} out: {rest[count]} is the image")]
-
-
-def read_options(words: Sequence[str]) -> Options:
-    """Return what the words after `run` ask for, as docker reads them; a misspelt option counts as the one meant."""
-    found = Options(words)
-    unclear = [setting.word for setting in found.settings if not setting.key]
-    # `$X --model x`: the last word that only a shell can read is the image
-    return Options(words, unclear[-1]) if not found.rest and unclear else found
 
 
 def misread(code: str, word: str, what: str, fix: str) -> Remark:

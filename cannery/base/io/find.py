@@ -83,34 +83,32 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
     """Return the first of the references that exists for all of `need.arches`, and print where it was found.
 
     The registries come first, as this host reaches them, then as the engine does, then what the engine has; each has
-    its mirrors before it. The user's own image comes from the engine first where it is from no registry. Whatever has
-    it, it is called by the first of `need.references`. Raises `NetworkError` with each registry's reason,
+    its mirrors before it. The user's own image comes from the engine first where it is from no registry. The result has
+    the name of the first of `need.references`, wherever it was. Raises `NetworkError` with each registry's reason,
     `FindingsError` for an image of other architectures or a mirror with another digest than the reference's,
     `UsageError` for a malformed reference.
     """
     for reference in need.references:
         parse_reference(reference)
-    places = tuple(place for name in need.references for place in (*mirrored(name, search.mirrors), name))
-    found = _found(replace(need, references=tuple(dict.fromkeys(places))), search)
     name = split_digest(need.references[0])[0]
-    return found if found.reference == name else replace(found, reference=name, source=found.reference)
-
-
-def _found(need: BaseNeed, search: Search) -> BaseImage:
-    """Return the first of the places `need.references` that has the base, by its name there."""
+    places = (place for one in need.references for place in (*mirrored(one, search.mirrors), one))
+    need = replace(need, references=tuple(dict.fromkeys(places)))
     started = time.monotonic()
     engine: Future[docker.DockerClient | None] = begin(search.engine if not search.other_builder else lambda: None)
-    if need.kind is BaseKind.CUSTOM and isinstance(local := _held(need, _client(engine), unpublished=True), BaseImage):
+    local = _held(need, _client(engine), unpublished=True) if need.kind is BaseKind.CUSTOM else None
+    if isinstance(local, BaseImage):
         search.say(f"base: {local.reference}, which this engine has, and no registry")
-        return local
-    found, reasons = _first(need, search.access)
-    _refuse_other_image(need, search.access, reasons)
-    if found is None:
-        return _elsewhere(need, search, _client(engine), reasons)
-    for reference, reason in reasons.items():
-        search.say(f"base: not {reference}: {reason}")
-    search.say(f"base: {found.reference} is {_short(found)} (found in {time.monotonic() - started:.1f} s)")
-    return found
+        found = local
+    else:
+        registered, reasons = _first(need, search.access)
+        _refuse_other_image(need, search.access, reasons)
+        found = registered or _elsewhere(need, search, _client(engine), reasons)
+        if registered:
+            for reference, reason in reasons.items():
+                search.say(f"base: not {reference}: {reason}")
+            seconds = time.monotonic() - started
+            search.say(f"base: {found.reference} is {_short(found)} (found in {seconds:.1f} s)")
+    return found if found.reference == name else replace(found, reference=name, source=found.reference)
 
 
 def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from cannery.errors import FindingsError
 from cannery.patches.sets import strip_level, surplus
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from cannery.patches.sets import PatchFile
+    from cannery.sources.io.export import TreeReader
+
+    # The files of a tree, as they came or with changes over them.
+    Files: TypeAlias = "TreeReader | Layered"
 
 EXECUTABLE = "100755"
 PLAIN = "100644"
@@ -53,16 +57,6 @@ EDITED = "make the patch again with `git diff`; who edits a hunk by hand must co
 # No setting of the user's changes how a patch is read.
 WITHOUT_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"
-
-
-class Files(Protocol):
-    """The files of a tree, wherever they are."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none."""
-
-    def is_executable(self, path: str) -> bool:
-        """Whether a file may be executed."""
 
 
 @dataclass

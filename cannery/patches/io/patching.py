@@ -390,15 +390,9 @@ def _recorded(tree: TreeSoFar, recipe: Recipe) -> PatchedTree:
     chosen = next(one for one in recipe.sources if one.name == step.name)
     files: dict[str, OverlayFile] = {}
     for path, data in sorted(tree.files.changed.items()):
-        before = tree.reader.read(path)
-        files[path] = OverlayFile(
-            path=path,
-            before=_sha(before),
-            after=_sha(data),
-            data=data or b"",
-            executable=tree.files.is_executable(path),
-            installed=_installed(chosen, step, path),
-        )
+        before, is_program = tree.reader.read(path), tree.files.is_executable(path)
+        place = _installed(chosen, step, path)
+        files[path] = OverlayFile(path, _sha(before), _sha(data), data or b"", is_program, place)
     patches = tuple(_record(tree, *one, files, recipe.target.python) for one in tree.applied)
     laid = tuple(f for f in files.values() if f.before != f.after or f.executable != tree.reader.is_executable(f.path))
     return PatchedTree(step.name, patches, laid, tuple(tree.notes), tuple(tree.left))

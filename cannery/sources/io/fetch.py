@@ -72,10 +72,10 @@ class SourceFile:
     tar: Path
     sha256: str
     tree: str
-    commit: str | None
     repository: str
-    dirty: bool
-    missing: tuple[Missing, ...]
+    commit: str | None = None
+    dirty: bool = False
+    missing: tuple[Missing, ...] = ()
 
 
 def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tuple[SourceFile, ...]:
@@ -181,20 +181,10 @@ def _noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | Non
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
         missing = tuple(Missing(path, Why[why]) for path, why in known["missing"])
-        file = SourceFile(
-            name=request.name,
-            tar=target,
-            sha256=known["sha256"],
-            tree=known["tree"],
-            commit=request.commit,
-            repository=known["repository"],
-            dirty=False,
-            missing=missing,
-        )
-        is_same = sha256_file(target) == file.sha256
+        file = SourceFile(request.name, target, known["sha256"], known["tree"], known["repository"], request.commit)
+        return replace(file, missing=missing) if sha256_file(target) == file.sha256 else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return file if is_same else None
 
 
 def _local(request: SourceRequest, git: GitCache) -> SourceFile:
@@ -227,13 +217,4 @@ def _write(
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-    return SourceFile(
-        name=request.name,
-        tar=target,
-        sha256=written.sha256,
-        tree=written.tree,
-        commit=None,
-        repository=LOCAL,
-        dirty=False,
-        missing=written.pointers,
-    )
+    return SourceFile(request.name, target, written.sha256, written.tree, LOCAL, missing=written.pointers)
