@@ -238,9 +238,5 @@ def _read(path: Path, shown: str) -> dict[str, Setting]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"this file is not TOML: {error}", where=where, hint=EXAMPLE) from error
-    return of_file(document, where, lambda named: _placed(named, path.parent))
-
-
-def _placed(named: str, folder: Path) -> str:
-    """Return the folder that a file names: a relative one is beside the file."""
-    return named if named.startswith("~") else str(folder.absolute() / named)
+    # A relative folder is beside the file that names it.
+    return of_file(document, where, lambda named: named if named[:1] == "~" else str(path.parent.absolute() / named))

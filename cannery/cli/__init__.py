@@ -243,7 +243,9 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
 
 def system_error(error: OSError) -> CanneryError:
     """Return the error to report: which file, why, what to do next."""
-    if _is_of_network(error):
+    loaded = ((sys.modules[module], kinds) for module, kinds in _OF_NETWORK.items() if module in sys.modules)
+    known = (getattr(module, kind) for module, kinds in loaded for kind in kinds)
+    if isinstance(error, (ConnectionError, TimeoutError, *known)):
         reason = error.strerror or type(error).__name__
         return NetworkError(f"a connection failed: {reason[:1].lower()}{reason[1:]}", hint="run the same command again")
     reason = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
@@ -256,12 +258,6 @@ def system_error(error: OSError) -> CanneryError:
 
 def _path(name: object) -> str:
     return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else ""
-
-
-def _is_of_network(error: OSError) -> bool:
-    loaded = ((sys.modules[module], kinds) for module, kinds in _OF_NETWORK.items() if module in sys.modules)
-    known = (ConnectionError, TimeoutError, *(getattr(module, kind) for module, kinds in loaded for kind in kinds))
-    return isinstance(error, known)
 
 
 def _write_log(error: Exception, known: _Known) -> str:

@@ -55,11 +55,11 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
         return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text.replace(*_LINT))
     if program == CHECKOUT or CHECKOUT not in text:
         return text
-    return re.sub(_OF_CHECKOUT, lambda found: _named(found, program, commands), text)
 
+    def named(found: re.Match[str]) -> str:
+        return f"{program} {found['words']}" if found["words"] in commands else found[0]
 
-def _named(found: re.Match[str], program: str, commands: Collection[str]) -> str:
-    return f"{program} {found['words']}" if found["words"] in commands else found[0]
+    return re.sub(_OF_CHECKOUT, named, text)
 
 
 def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.engine.oci import EngineImage
     from cannery.host.io.place import ImagePlace
-    from cannery.plan import Plan
     from cannery.ship.bundle import SideFile
     from cannery.ship.io.archive import Packed
 
@@ -106,13 +105,9 @@ def _held(arguments: argparse.Namespace, context: Context) -> Found:
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     place = place_with(context, plan.reference)
     image = place.needed(plan.reference, plan.recipe.name)
-    return Found(place, image, _held_image(image, plan))
-
-
-def _held_image(image: EngineImage, plan: Plan) -> Held:
     names = tuple(name for name in plan.references if name == plan.reference or name in image.tags)
     digest = next((name.partition("@")[2] for name in image.digests), "")
-    return Held(image.id, image.platform, names, image.layers, digest)
+    return Found(place, image, Held(image.id, image.platform, names, image.layers, digest))
 
 
 def _base(since: str | None, place: ImagePlace, held: Held, context: Context) -> Held | None:
@@ -139,20 +134,14 @@ def _base(since: str | None, place: ImagePlace, held: Held, context: Context) ->
 
 
 def _here(place: ImagePlace, reference: str) -> Held:
-    image = place.find(reference) if _is_name(reference) else None
+    image = None
+    with suppress(UsageError):  # other texts are an error for an engine, and not a missing image
+        parse_reference(reference, "SINCE")
+        image = place.find(reference)
     if image is None:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this host"
         raise UsageError(f"{reference} is no file, and no image on this host", where="SINCE", hint=hint)
     return Held(image.id, image.platform, image.tags or (reference,), image.layers)
-
-
-def _is_name(text: str) -> bool:
-    """Whether an engine can be asked for it: other texts are an error for it, and not a missing image."""
-    try:
-        parse_reference(text, "SINCE")
-    except UsageError:
-        return False
-    return True
 
 
 def _print(context: Context, path: Path) -> None:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
-    from cannery.engine.io.find import Engine
-    from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.verify.io.run import Verified
 
@@ -87,7 +85,10 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
     with rendered_held(context, folder), whole_files(context, plan):
-        _check_space(place, plan)
+        if isinstance(place, EnginePlace):
+            check_engine_space(place.engine, plan)
+        else:
+            check_store_space(place.store.folder, plan)
         how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
         made = built(work, folder, how)
     return _proved(arguments, work, made)
@@ -111,13 +112,6 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
         Push.of(arguments, context)
         if arguments.no_verify:
             raise UsageError("--push needs a verified image", hint="leave --no-verify out")
-
-
-def _check_space(place: ImagePlace, plan: Plan) -> None:
-    if isinstance(place, EnginePlace):
-        check_engine_space(place.engine, plan)
-    else:
-        check_store_space(place.store.folder, plan)
 
 
 def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
@@ -376,15 +370,12 @@ def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, referen
 def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
     """Whether digests can cover all that this run has read."""
     context, place = work.context, work.place
+    engine = place.engine if isinstance(place, EnginePlace) else None
     folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)
     return (
         work.plan.recipe.base.kind is BaseKind.STANDIN
         and not work.plan.forced
         and not any(getattr(arguments, name, False) for name in ANEW)
         and not any(folders)
-        and (_is_of_this_host(place.engine) if isinstance(place, EnginePlace) else True)
+        and (engine is None or (engine.host.startswith("unix://") and engine.builder == "default"))
     )
-
-
-def _is_of_this_host(engine: Engine) -> bool:
-    return engine.host.startswith("unix://") and engine.builder == "default"

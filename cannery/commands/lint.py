@@ -21,7 +21,6 @@ from cannery.vocab import Severity
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
@@ -48,7 +47,11 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     errors = sum(one.severity is Severity.ERROR for one in remarks)
     unread = sum(one.code == "text.unread" for one in remarks)
     if context.is_json:
-        print_json({"schema": 2, "ok": not errors, "containers": _rows(linted)})
+        rows = [
+            {"name": item.name, "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks]}
+            for item in linted
+        ]
+        print_json({"schema": 2, "ok": not errors, "containers": rows})
     else:
         for item in linted:
             _print(item, named=len(linted) > 1 or bool(arguments.file))
@@ -127,13 +130,6 @@ def _read_script(path: Path) -> str:
         return ""
     is_script = path.suffix in {".sh", ".bash"} or head.startswith(b"#!")
     return head.decode("utf-8", "replace") if is_script else ""
-
-
-def _rows(linted: Sequence[Linted]) -> list[dict[str, object]]:
-    return [
-        {"name": item.name, "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks]}
-        for item in linted
-    ]
 
 
 def _print(item: Linted, *, named: bool) -> None:

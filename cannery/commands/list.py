@@ -112,7 +112,8 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
         index = f", index {row['index']}" if row["index"] else ""
         if row["hosts"]:
             what = row.get("file") or f"at {row['commit'] or row['version']}"
-            index += f", {_hosts(row)} {what}"
+            hosts = " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
+            index += f", {hosts} {what}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
             print(f"{indent}asks for: {', '.join(row['asks'])}")
@@ -166,11 +167,6 @@ def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "BUILDX_BUILDER"):
         if context.env.get(name):
             yield name, shown(context.env[name]), "the environment"
-
-
-def _hosts(row: dict[str, Any]) -> str:
-    """Return where a source is, as `github:volcengine/verl`."""
-    return " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
 
 
 def _pythons(profile: Profile, catalog: Catalog) -> list[dict[str, str]]:

@@ -96,7 +96,11 @@ def push_made(work: Work, registry: str, how: Push) -> None:
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
-    now = _there_already(dock, there, ids) or push_image(dock, image, there)
+    if there is not None and there.has_image(dock.arch, ids):
+        dock.say(f"{dock.reference} exists, and is this image: nothing to push")
+        now = there
+    else:
+        now = push_image(dock, image, there)
     for alias in dock.aliases:
         move_alias(dock, now, alias)
     if how.attach or how.signer:
@@ -128,13 +132,6 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
         with suppress(FindingsError):
             return planned(context, arguments.profile, replace(options, force=False))[:2]
     return planned(context, arguments.profile, options)[:2]
-
-
-def _there_already(dock: Dock, there: Published | None, ids: frozenset[str]) -> Published | None:
-    if there is None or not there.has_image(dock.arch, ids):
-        return None
-    dock.say(f"{dock.reference} exists, and is this image: nothing to push")
-    return there
 
 
 def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, allowed: str) -> str:

@@ -170,9 +170,10 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> RunRequest:
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
     user = plan.recipe.profile.user
+    registry = arguments.registry
     npus = (arguments.npus if arguments.npus is not None else ALL_NPUS).lower()
     return RunRequest(
-        image=_image(arguments, plan),
+        image=plan.reference if registry is None else published_reference(parse_registry(registry), plan.reference),
         shm_size=plan.recipe.profile.shm_size,
         cards=None if npus in {ALL_NPUS, NO_NPUS} else parse_cards(npus),
         npu=npus != NO_NPUS,
@@ -190,13 +191,6 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> Run
         user=user,
         run_as=None if arguments.user is None else parse_run_as(arguments.user, user),
     )
-
-
-def _image(arguments: argparse.Namespace, plan: Plan) -> str:
-    """Return the image's name: the local one, or where a registry has it. Raises `UsageError` for no registry."""
-    if arguments.registry is None:
-        return plan.reference
-    return published_reference(parse_registry(arguments.registry), plan.reference)
 
 
 def _with_caches(

@@ -250,16 +250,12 @@ def parse_reference(text: str, option: str = "BASE") -> ImageReference:
         repository = f"library/{repository}"
     if len(named) - len(colon + tag) > LONGEST:
         raise UsageError(f"{option}: a name of more than {LONGEST} letters is no image reference", hint="shorten it")
-    good = _is_host(registry) and _REPOSITORY.fullmatch(repository)
+    port = registry.rpartition(":")[2] if re.search(r":\d+$", registry) else "0"
+    good = _REGISTRY.fullmatch(registry) and int(port) <= LAST_PORT and _REPOSITORY.fullmatch(repository)
     if not good or (colon and not _TAG.fullmatch(tag)) or (at and not DIGEST.fullmatch(digest)):
         hint = "[registry/]repository[:tag], in lower case but for the tag; a digest is @sha256: and 64 hex digits"
         raise UsageError(f"{option}: {text!r} is no image reference", hint=hint)
     return ImageReference(registry, repository, tag or "latest", digest or None)
-
-
-def _is_host(registry: str) -> bool:
-    port = registry.rpartition(":")[2] if re.search(r":\d+$", registry) else "0"
-    return bool(_REGISTRY.fullmatch(registry)) and int(port) <= LAST_PORT
 
 
 def registry_of(reference: str) -> str:
