@@ -91,7 +91,7 @@ COMMANDS = {
                 options.versions,
                 options.own_trees,
             ),
-            options.whole_list("every note, where a long list is folded"),
+            options.whole_list("print every note of a long list"),
         ),
     ),
     "lock": Command(
@@ -165,7 +165,7 @@ COMMANDS = {
     ),
     "proofs": Command(
         "proofs",
-        "file what verify --record found on a host with NPUs",
+        "check and keep what verify --record wrote on a host with NPUs",
         "proofs add npu.json",
         actions={
             "add": Action(

@@ -258,7 +258,7 @@ def container(sub: ArgumentParser) -> None:
     words = "let the Ascend Docker runtime bring them, in place of single device nodes"
     add("--runtime", choices=("ascend",), help=words)
     add("--network", choices=("host", "none"), help="host: for jobs on several hosts (default: a network of its own)")
-    words = "with --network host: what HCCL, gloo and the rest talk by"
+    words = "with --network host: the interface that HCCL and gloo use"
     add("--interface", metavar="NAME", help=words)
     add("-v", "--volume", action="append", default=[], metavar="SRC:DST", help="as docker's -v (repeatable)")
     add("-e", "--env", action="append", default=[], metavar="NAME[=VALUE]", help="as docker's -e (repeatable)")
@@ -368,7 +368,7 @@ def kept(sub: ArgumentParser) -> None:
     """Take what is removed: kinds, and of these what is old."""
     add = sub.add_argument
     add("kinds", nargs="*", type=_clean_kind, metavar="KIND", help=f"what to remove: {' '.join(CLEAN_KINDS)}")
-    words = "only what was made before that, as 7d, 12h, 2w"
+    words = "only what is older, for example 7d, 12h, 2w"
     add("--older-than", metavar="AGE", type=_age, default=0.0, help=words)
     add("--keep", metavar="N", type=_kept, default=0, help="leave the newest N of each kind")
 
