@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Commands for which settings of pip that a resolver does not take matter.
 RESOLVING = ("lock", "outdated")
+# Commands that use layers as folders, which takes root, or a user namespace.
+UNPACKING = ("image", "build", "verify", "shell", "clean", "diff")
 # Commands whose standard output is there to be copied or run: it is not wrapped.
 AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
 # Errors of connections, by the module that has them: it is loaded wherever one was made.
@@ -209,6 +211,10 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
 
         logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s %(message)s")
     arguments.today = today()
+    if arguments.command in UNPACKING:
+        from cannery.commands.place import enter_namespace  # noqa: PLC0415 - not for `list`
+
+        enter_namespace(context, known.program, getattr(arguments, "output", None))
     module = importlib.import_module(f"cannery.commands.{COMMANDS[arguments.command].module}")
     try:
         code = ExitCode(module.COMMANDS[arguments.command](arguments, context))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.sandbox.io.able import why_not
 from cannery.store.io.store import Store
 from cannery.util.io.locks import shared
+from cannery.util.io.namespace import AS_ROOT, can_be_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +73,19 @@ def kept_place(context: Context) -> ImagePlace:
     Raises `UnableError` where a named engine does not answer.
     """
     return _chosen(context, None)[0]
+
+
+def enter_namespace(context: Context, program: str, output: str | None) -> None:
+    """Start this command again as root of a user namespace: where it has no engine, and its user is not root.
+
+    Return where the user is root, has an engine, or can have no namespace: what needs root then reports it.
+    """
+    if os.geteuid() == 0 or not can_be_root():
+        return
+    with suppress(UnableError):
+        if isinstance(_chosen(context, output)[0], StorePlace):
+            command, env = (*AS_ROOT, sys.executable, *sys.orig_argv[1:]), {**os.environ, "CANNERY_PROGRAM": program}
+            os.execvpe(AS_ROOT[0], command, env)  # noqa: S606 - no shell is wanted
 
 
 def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineError | None]:

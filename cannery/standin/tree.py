@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from cannery.errors import FindingsError
 from cannery.recipe.environment import expand_env, python_home, shell_quote
-from cannery.sources.plan import with_folders
 from cannery.standin.stubs import shared_library
 from cannery.vocab import BaseKind
 
@@ -103,7 +102,8 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
 def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries sorted by path, each once, with every folder above them."""
     found = {entry.path: entry for entry in entries}
-    return tuple(found.get(path) or Entry(path) for path in with_folders(found))
+    above = {str(folder) for path in found for folder in PurePosixPath(path).parents} - {"/"}
+    return tuple(found.get(path) or Entry(path) for path in sorted(found.keys() | above))
 
 
 def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:

@@ -18,6 +18,7 @@ from cannery.assemble.io.sink import BLOCK
 from cannery.assemble.tar import Entry, Kind, order
 from cannery.assemble.trial import OPAQUE, whiteout
 from cannery.errors import UnableError
+from cannery.util.io.namespace import opaque_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -66,7 +67,7 @@ def _is_gone(source: Path) -> bool:
 
 
 def _is_opaque(source: Path) -> bool:
-    return source.is_dir() and not source.is_symlink() and _attribute(source, "trusted.overlay.opaque") == b"y"
+    return source.is_dir() and not source.is_symlink() and _attribute(source, opaque_attribute()) == b"y"
 
 
 def _attribute(source: Path, name: str) -> bytes:

@@ -89,7 +89,7 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
         kind = "trials" if is_superseded(names) else "images"
         found[kind].append(Part({one.digest: one.size for one in layers}, made, partial(_each, store.remove, names)))
     left = store.leftovers()
-    unpacked = [path for path in (store.folder / "unpacked").glob("*") if path.is_dir() and path not in left]
+    unpacked = [path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left]
     found["builds"] += map(_path_part, left)
     found["unpacked"] += map(_path_part, unpacked)
     return found

@@ -15,6 +15,7 @@ from cannery.errors import UnableError
 from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
 from cannery.util.io.files import write_atomic
 from cannery.util.io.locks import own_folder
+from cannery.util.io.namespace import HOW
 
 # Where a host has its programs and their libraries. What of them is a link is the same folder once more.
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -59,10 +60,12 @@ def why_not(folder: Path) -> str:
 def _situation(folder: Path) -> str:
     """Return what decides whether boxes are made: the boot, this process's namespaces and rights, the file system.
 
-    "" where that is not known. What else changes (a sysctl) is then the error of the box itself.
+    "" where that is not known. What else changes (a sysctl) is then the error of the box itself. A user namespace is
+    another in each run: its users count.
     """
     try:
-        namespaces = [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("mnt", "user", "pid", "net")]
+        namespaces = [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("mnt", "pid", "net")]
+        namespaces.append(Path("/proc/self/uid_map").read_text())
         rights = re.findall(r"^(?:Cap|Seccomp|NoNewPrivs).*", Path("/proc/self/status").read_text(), re.MULTILINE)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return "\n".join([boot, *namespaces, *rights, str(folder.stat().st_dev)])
@@ -75,7 +78,7 @@ def _missing() -> str:
     if sys.platform != "linux":
         return f"boxes are made by Linux, and this is {sys.platform}: start a Docker engine"
     if os.geteuid() != 0:
-        return f"only root can put layers together without an engine: run the same command with sudo, {_ENGINE}"
+        return f"a user who is not root cannot put layers together without an engine: {HOW}; {_ENGINE}"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     return f"not found: {', '.join(missing)}: install util-linux and coreutils, {_ENGINE}" if missing else ""
 

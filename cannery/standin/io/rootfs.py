@@ -28,6 +28,7 @@ from cannery.errors import UnableError
 from cannery.standin.io.apt import fetch_debs, unpack
 from cannery.util.io.files import sha256_bytes, sha256_file, write_atomic
 from cannery.util.io.locks import held, own_folder
+from cannery.util.io.namespace import HOW, is_in_namespace
 from cannery.util.io.process import CommandError, run
 from cannery.vocab import Arch
 
@@ -75,7 +76,7 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
         if target.is_file():
             return target
         if os.geteuid() != 0:
-            raise UnableError("making the stand-in base needs root", hint="run as root, or take another BASE")
+            raise UnableError("making the stand-in base needs root", hint=f"{HOW}; or take another BASE")
         check_emulation(arch, host_arch)
         check_space(folder, SPACE)
         with own_folder(folder / "making") as work:
@@ -154,6 +155,8 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
         "LC_ALL": "C",
         "PYTHONHASHSEED": "0",
         "SOURCE_DATE_EPOCH": str(data.epoch),
+        # debootstrap then binds the host's devices: a user namespace may make none.
+        **({"container": "lxc"} if is_in_namespace() else {}),
     }
     first = ("sh", work / "tools/usr/sbin/debootstrap", f"--arch={arch}", "--variant=minbase", "--no-check-gpg")
     include = f"--include={','.join(names)}"

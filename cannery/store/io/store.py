@@ -31,6 +31,7 @@ from cannery.store.io.unpack import unpack
 from cannery.util.addresses import DIGEST, digest_of, split_digest
 from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
 from cannery.util.io.locks import held, own_folder
+from cannery.util.io.namespace import is_in_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -328,7 +329,7 @@ class Store:
         kept = images | {layer.digest for layer in map(self.layer, wanted) if layer} | wanted
         found = [path for pattern in ("blobs/sha256/*", "layers/*.json") for path in self.folder.glob(pattern)]
         # Another run may wait for a lock.
-        found += [path for path in self.folder.glob("unpacked/*") if path.suffix != ".lock"]
+        found += [path for path in self.folder.glob("unpacked*/*") if path.suffix != ".lock"]
         unkept = [path for path in found if f"sha256:{path.name.partition('.')[0]}" not in kept]
         before = time.time() - spared
         return [path for path in (*unkept, *self.folder.glob("new/*.part")) if path.stat().st_mtime < before]
@@ -362,7 +363,8 @@ class Store:
         return self.folder / "blobs" / "sha256" / _hex(digest)
 
     def _folder(self, diff_id: str) -> Path:
-        return self.folder / "unpacked" / _hex(diff_id)
+        # The owners of what a user has unpacked in a namespace are others to root, and the reverse.
+        return self.folder / ("unpacked-user" if is_in_namespace() else "unpacked") / _hex(diff_id)
 
     def _note(self, diff_id: str) -> Path:
         return self.folder / "layers" / f"{_hex(diff_id)}.json"

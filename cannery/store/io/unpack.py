@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, cast
 
 from cannery.errors import FindingsError, UnableError
+from cannery.util.io.namespace import HOW, opaque_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,7 +39,7 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
     `UnableError` where it cannot be written, and without root.
     """
     if os.geteuid() != 0:
-        raise UnableError("unpacking the layers of an image needs root", hint="run it as root, or use an engine")
+        raise UnableError("unpacking the layers of an image needs root", hint=f"{HOW}; or use an engine")
     env = {name: value for name, value in os.environ.items() if name != "TAR_OPTIONS"} | {"LC_ALL": "C"}
     digest, begun = hashlib.sha256(), time.time() - 1  # a disk's clock may be behind
     with (
@@ -99,11 +100,11 @@ def _finish(folder: Path, begun: float) -> None:
 def _hide(path: Path) -> None:
     """Hide a path of lower layers; `path` is the whiteout."""
     if path.name == OPAQUE:
-        os.setxattr(path.parent, "trusted.overlay.opaque", b"y")
+        os.setxattr(path.parent, opaque_attribute(), b"y")
     elif not path.name.startswith(WHITEOUT * 2):  # else it is of aufs
         hidden = path.with_name(path.name.removeprefix(WHITEOUT))
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(hidden.lstat().st_mode):  # this layer has something itself: a folder hides theirs
-                os.setxattr(hidden, "trusted.overlay.opaque", b"y")
+                os.setxattr(hidden, opaque_attribute(), b"y")
             return
         os.mknod(hidden, stat.S_IFCHR | 0o000, os.makedev(0, 0))

@@ -35,11 +35,14 @@ mount -t tmpfs -o mode=700 tmpfs /cache/boxes/x/mounts
 cd /cache/boxes/x/mounts
 root=$(pwd -P)/root
 mkdir root
-python3 -ISc 'import os, sys; [os.symlink(path, str(number)) for number, path in enumerate(sys.argv[1:])]' /cache/unpacked/system /cache/unpacked/base
+python3 -ISc 'import os, socket, sys; socket.sethostname('"'"'box'"'"'); [os.symlink(path, str(number)) for number, path in enumerate(sys.argv[1:])]' /cache/unpacked/system /cache/unpacked/base
 mkdir -p /cache/boxes/x/upper /cache/boxes/x/upper.work
 ln -s /cache/boxes/x/upper upper
 ln -s /cache/boxes/x/upper.work work
-mount -t overlay -o nodev,redirect_dir=off,metacopy=off,index=off,upperdir=upper,workdir=work,lowerdir=0:1 overlay root
+read -r _ _ ids </proc/self/uid_map
+user=
+[ "$ids" = 4294967295 ] || user=,userxattr
+mount -t overlay -o nodev,redirect_dir=nofollow,metacopy=off,index=off,upperdir=upper,workdir=work$user,lowerdir=0:1 overlay root
 make proc nosuid,nodev,noexec /proc
 for name in bus fs irq sys sysrq-trigger; do
     [ ! -e "$root/proc/$name" ] || bind "$root/proc/$name" "/proc/$name" ,ro
@@ -60,7 +63,6 @@ ln -s /proc/self/fd "$root/dev/fd"
 ln -s fd/0 "$root/dev/stdin"
 ln -s fd/1 "$root/dev/stdout"
 ln -s fd/2 "$root/dev/stderr"
-echo box >/proc/sys/kernel/hostname || :
 echo '127.0.0.1 localhost box' >hosts
 echo '::1 localhost' >>hosts
 cat /etc/hosts >>hosts
@@ -74,7 +76,7 @@ mkdir -p "$place"
 setpriv=$(command -v setpriv)
 unshare=$(command -v unshare)
 cd "$root"
-mount --move . /
+mount --no-mtab --move . /
 trap - EXIT
 set +e
 "$setpriv" --no-new-privs --inh-caps=-all --bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap -- \

@@ -1,0 +1,50 @@
+"""User namespaces, in which a user who is not root puts layers together, as podman and buildah do it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+# Starts a command as root of a new user namespace. Its other users are the user's own ids of /etc/subuid and subgid.
+AS_ROOT = ("unshare", "--user", "--map-root-user", "--map-auto", "--")
+HOW = (
+    "run the same command with sudo; or install uidmap and util-linux 2.38 or newer, and give this user ids: "
+    "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
+)
+# Seconds. It takes hundredths of one.
+_LONGEST = 30
+# How many ids a process sees that is in no user namespace.
+_ALL = 2**32 - 1
+
+
+def can_be_root() -> bool:
+    """Return whether this process is not root, and could be root of a user namespace."""
+    if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("newuidmap") is None:
+        return False
+    try:
+        done = subprocess.run((*AS_ROOT, "true"), capture_output=True, timeout=_LONGEST, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+@cache
+def is_in_namespace(uid_map: Path = Path("/proc/self/uid_map")) -> bool:
+    """Return whether this process is in a user namespace that is not the host's."""
+    try:
+        lines = uid_map.read_text().splitlines()
+    except OSError:
+        return False
+    return [line.split() for line in lines] != [["0", "0", str(_ALL)]]
+
+
+def opaque_attribute() -> str:
+    """Return the attribute by which an overlay hides a lower folder. A namespace may only set those of the user.
+
+    Source: the kernel's Documentation/filesystems/overlayfs.rst, "User xattr".
+    """
+    return f"{'user' if is_in_namespace() else 'trusted'}.overlay.opaque"
