@@ -104,11 +104,14 @@ def _settings(where: str, keys: Mapping[str, Any]) -> Iterator[Setting]:
         if isinstance(value, dict):
             value = [str(name) if one is None else f"{name}={_text(one)}" for name, one in value.items()]
         for number, item in enumerate(_listed(value)):
-            text = _text(item)
-            if isinstance(item, dict):  # the long form
-                source, target = _text(item.get("source", item.get("path", ""))), _text(item.get("target", ""))
-                text = f"{source}:{target}" if source and option not in {"device", "env-file"} else source or target
+            text = _short_form(option, item) if isinstance(item, dict) else _text(item)
             yield Setting(option, text, f"{where}.{key}[{number}]: {text}" if is_list else f"{where}.{key}: {text}")
+
+
+def _short_form(option: str, item: Mapping[str, Any]) -> str:
+    """Return an item of a list, which is in its long form, in its short form."""
+    source, target = _text(item.get("source", item.get("path", ""))), _text(item.get("target", ""))
+    return source if option in {"device", "env-file"} else f"{source}:{target}" if source else target
 
 
 def _nvidia(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:

@@ -65,6 +65,15 @@ services:
     assert ("gpus", "all") in rest
 
 
+def test_a_device_without_a_source_is_none_of_the_host() -> None:
+    found = one("""
+services:
+  a: {image: i, devices: [{target: /dev/davinci0}], env_file: [{target: y}], volumes: [{target: /t}]}
+""")
+    assert (found.cards, [mount.target for mount in found.mounts]) == ((), ["/t"])
+    assert ("env-file", "") in settings(found)
+
+
 def test_anchors_and_merge_keys_are_read() -> None:
     text = (
         "x: &x {image: i, devices: [/dev/davinci0]}\nservices:\n  a: {<<: *x, shm_size: 1g}\n  b: {<<: *x, devices: []}"
