@@ -22,6 +22,8 @@ from cannery.sources.plan import Missing, SourceRequest, SourceSubmodule, Why
 from cannery.util.io.files import sha256_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cannery.sources.io.fetch import SourceFile
 
 NAME = {"here": "owner/name"}
@@ -399,6 +401,23 @@ def test_a_submodule_that_is_not_checked_out_is_named(place: Place, repo: Repo, 
     assert place.local(folder, paths=("a",)).missing == ()
     (folder / "csrc/lib/there").write_text("")
     assert place.local(folder).missing == ()
+
+
+def test_a_submodule_that_is_not_wanted_is_not_looked_at(
+    place: Place, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be a folder that this user cannot read."""
+    repo.commit({"a": "x", ".gitmodules": SECTION.format("csrc/lib")})
+    repo.gitlink("csrc/lib", ABSENT)
+    (repo.path / "csrc/lib").mkdir(parents=True)
+    iterdir = Path.iterdir
+
+    def refused(path: Path) -> Iterator[Path]:
+        assert path.name != "lib"
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert place.local(repo.path, paths=("a",)).missing == ()
 
 
 def test_a_tree_without_a_commit_is_dirty(place: Place, repo: Repo) -> None:

@@ -231,6 +231,7 @@ def _unchecked(tree: OwnTree, prefix: str, links: Iterable[str], paths: tuple[st
     found = []
     for path in (f"{prefix}{name}" for name in sorted({*links, *named}) if not is_bad_path(name)):
         place = tree.folder / path
-        has_files = place.is_file() or (place.is_dir() and any(place.iterdir()))
-        found += [Missing(path, Why.UNCHECKED)] if leads_to(path, paths) and not has_files else []
+        # A submodule that is not wanted is not looked at: this user may not be able to.
+        if leads_to(path, paths) and not (place.is_file() or (place.is_dir() and any(place.iterdir()))):
+            found.append(Missing(path, Why.UNCHECKED))
     return found
