@@ -124,8 +124,7 @@ class Solver:
             if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
                 yield name, key
         excused = {CANN, *proposed.overridden}
-        rows = [row for name in moved for row in releases(proposed, name)] if self.keeps else []
-        for row in rows:
+        for row in (row for name in moved if self.keeps for row in releases(proposed, name)):
             if same_release(row.version, proposed.versions[row.name]):
                 wrong = (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
                 yield from ((row.name, key) for key in wrong)
