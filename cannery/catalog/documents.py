@@ -109,7 +109,7 @@ def _parsed(text: str, name: str, nodes: Callable[[_Loader], Iterable[yaml.Node 
 
 
 def _too_deep(where: str) -> UsageError:
-    hint = "no file of the catalog is: check the brackets, and aliases (*) inside their own anchors (&)"
+    hint = "check the brackets, and aliases (*) inside their own anchors (&)"
     return UsageError(f"nested more than {DEEPEST} levels deep", where=where, hint=hint)
 
 

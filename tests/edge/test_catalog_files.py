@@ -603,6 +603,27 @@ def test_unknown_keys_hide_no_component_that_is_missing(images: Path) -> None:
     assert "no component 'rai'" in found
 
 
+def test_an_unknown_key_that_an_alias_repeats_is_reported_at_each(images: Path) -> None:
+    text = (images / QUICKSTART).read_text()
+    lines = "overrides:\n- &a {requirement: foo<2, reason: because, bogus: 1}\n- *a\n"
+    (images / QUICKSTART).write_text(re.sub(r"(?m)^overrides:\n(?:[ -].*\n)*", "", text) + lines)
+    assert problems(images).count(".bogus: unknown key; known: reason, requirement") == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "other"),
+    [
+        ("profiles/mindspeed-rl.yaml", "{name: vllm-ascend, commit:", "{name: vllm-ascend, comit:"),
+        ("components/sgl-kernel-npu.yaml", "soc_variable:", "soc_varible:"),
+    ],
+)
+def test_a_misspelt_key_is_one_problem(images: Path, file: str, key: str, other: str) -> None:
+    line = edit(images, file, key, other)
+    (one,) = problems(images).splitlines()
+    assert one.startswith(f"images/{file}:{line}: ")
+    assert "did you mean" in one
+
+
 def test_a_broken_file_stops_the_profiles_that_use_it_and_no_other(images: Path) -> None:
     whole = load_catalog(images)
     line = edit(images, "components/verl-npu.yaml", "kind: source", "kind: sauce")

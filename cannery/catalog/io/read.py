@@ -65,7 +65,7 @@ def read_yaml_text(path: Path, name: str) -> str:
             raise UsageError(
                 f"is larger than {MOST_BYTES >> 20} MiB",
                 where=name,
-                hint="no file of the catalog is: is it the right file?",
+                hint="is it the right file? Those that are read here are far smaller",
             )
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -102,8 +102,11 @@ def load_catalog(images: Path, own: Path | None = None) -> Catalog:
         own=reader.own_files,
     )
     reader.stop_if_shared()
+    noted = {file: [*paths] for file, paths in reader.noted.items()}
     for file, fault in cross_check(catalog, [*filter(None, map(reader.of_profiles, reader.problems))]):
-        reader.note(file, fault)
+        # An unknown key in an entry may be the misspelt one that the entry is missing.
+        if all(path[: len(fault.path)] != fault.path for path in noted.get(file, ())):
+            reader.note(file, fault)
     reader.stop_if_shared()
     return _usable(catalog, reader) if reader.problems else catalog
 
@@ -142,6 +145,8 @@ class _Reader:
         # The user's folder comes first: its files replace the built-in ones.
         self.folders = {**({str(shown_path(own, Path.cwd())): own} if own else {}), BUILT_IN: images}
         self.problems: list[UsageError] = []
+        # Paths of what is wrong, by file.
+        self.noted: dict[str, list[tuple[object, ...]]] = {}
         # Documents as they are written, and with what they extend.
         self.written: dict[str, YamlDocument] = {}
         self.documents: dict[str, YamlDocument] = {}
@@ -174,6 +179,7 @@ class _Reader:
 
     def note(self, file: str, fault: FaultError) -> None:
         """Note what is wrong in a file that was read."""
+        self.noted.setdefault(file, []).append(fault.path)
         what = ": ".join(filter(None, (".".join(map(str, fault.path)), fault.what)))
         self.problems.append(problem(self.documents[file].where(fault.path), what, fault.hint))
 
@@ -307,9 +313,11 @@ def _validated(value: object, model: object, adapter: TypeAdapter[Any]) -> tuple
     rest: Any = deepcopy(value)
     for fault in found:
         *outer, key = fault.path
-        del reduce(lambda part, step: part[step], outer, rest)[key]
-    value, more = _validated(rest, model, adapter)
-    return value, found + more
+        # A value that aliases repeat is one object: its key has gone with the first of its faults.
+        reduce(lambda part, step: part[step], outer, rest).pop(key, None)
+    with suppress(ValidationError):  # an unknown key may be the misspelt one that is missing then
+        return adapter.validate_python(rest), found
+    return None, found
 
 
 def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:
