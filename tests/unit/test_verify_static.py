@@ -716,6 +716,15 @@ def test_caches_younger_than_the_container_are_the_users(tree: Tree) -> None:
     assert tree.check("static.leftovers").status == "failed"
 
 
+def test_a_cache_that_is_a_link_to_nowhere_is_a_leftover(tree: Tree) -> None:
+    tree.write("/root/.cache/pip/x")
+    (tree.root / "root/.cache/huggingface").symlink_to("/data/missing")
+    assert tree.check("static.leftovers").details == (
+        "/root/.cache/huggingface: a cache was left",
+        "/root/.cache/pip: a cache was left",
+    )
+
+
 def test_what_a_user_mounts_is_no_leftover(tree: Tree) -> None:
     tree.write("/root/.cache/pip/x")
     tree.write("/root/.pip/pip.conf")

@@ -55,8 +55,9 @@ def leftovers_check(image: Image) -> Outcome:
     started = container_start(image)
     for path in matching(image, CACHES):
         where = image.path(path)
-        is_empty = not (os.listdir(where) if os.path.isdir(where) else os.path.getsize(where))
-        is_kept = is_empty and os.path.basename(path) in {"lock", "partial", "auxfiles"}
+        # Others may be links that lead nowhere, or folders that this user cannot list.
+        may_stay = os.path.basename(path) in {"lock", "partial", "auxfiles"}
+        is_kept = may_stay and not (os.listdir(where) if os.path.isdir(where) else os.path.getsize(where))
         if not is_kept and os.lstat(where).st_mtime < started:
             faults.append(f"{path}: a cache was left")
     env = image.manifest["env"]
