@@ -129,6 +129,16 @@ def test_a_cache_among_your_own_files_is_refused(
     assert mine.exists()
 
 
+def test_the_home_of_the_password_file_counts_where_home_is_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setenv("CANNERY_CACHE", str(tmp_path))
+    assert cli.main(["clean", "sources"], ROOT) == ExitCode.USAGE
+    assert "is no folder for a cache alone" in capsys.readouterr().err
+
+
 def test_nothing_is_removed_where_no_kind_is_named(clean: Any, cache: Path) -> None:  # noqa: ANN401
     kept = [file(cache / "wheels/ab/cd/x.whl", 1), file(cache / "rootfs/x.tar", 30)]
     rows = clean()

@@ -111,7 +111,7 @@ def local_sha256(path: Path, cache: Path) -> str:
 
 def user_file(env: Mapping[str, str]) -> Path:
     """Return where the user's own settings are: `~/.config/cannery/config.toml`, below XDG_CONFIG_HOME if it is set."""
-    home = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config"
+    home = env.get("XDG_CONFIG_HOME") or (home_of(env) or Path("/")) / ".config"
     return Path(home) / "cannery/config.toml"
 
 
