@@ -192,11 +192,12 @@ def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
     for line in listing.splitlines():
         left, equals, literal = line.partition("=")
         section, _, name = left.rpartition(".")
-        if not equals or section not in SECTIONS or not _literal(literal):  # pip passes over an empty value
+        # pip passes over an empty value.
+        if not equals or section not in SECTIONS or not (text := _literal(literal)):
             continue
         key = ALIASES.get(name, name)
         if key not in found or SECTIONS.index(section) >= SECTIONS.index(found[key].section):
-            found[key] = _Value(_literal(literal), section, name)
+            found[key] = _Value(text, section, name)
     values = {key: value.text for key, value in found.items()}
     notes = [note for key, note in NOT_TAKEN.items() if values.get(key, "").strip() not in ("", "0", "false")]
     notes += [note for key in URLS for note in _checked(key, found.get(key, _Value()))]
