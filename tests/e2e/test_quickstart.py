@@ -152,6 +152,7 @@ def test_misfit_is_refused_before_anything_is_built(cannery: Cannery) -> None:
 
 
 def test_forced_misfit_fails_verify_at_import(cannery: Cannery, image: Image) -> None:
+    cannery.build_py("render", PROFILE, "--pin", MISFIT, "--force")  # its wheels are on this host then
     done = cannery.build_py("image", PROFILE, "--pin", MISFIT, "--force", "--json", check=6)
     table = json.loads(done.stdout)
     try:
