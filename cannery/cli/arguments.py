@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,106 +20,102 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Action:
-    """One of several things that a command does: its line in --help, and the options it takes."""
-
-    summary: str
-    example: str
-    takes: tuple[Options, ...]
-
-
-@dataclass(frozen=True)
 class Command:
-    """One command: the module below cannery.commands that has it, its line in --help, and the options it takes.
+    """One command, or one action of a command: the module below cannery.commands that has it, and what --help shows.
 
-    One with `actions` takes nothing itself.
+    One with `actions` takes nothing itself. `helps` has other help texts than those of its options; `usage` is how it
+    is called, where argparse would print too much; `defaults` are values of options that it does not take.
     """
 
     module: str
     summary: str
     example: str
-    takes: tuple[Options, ...] = ()
-    actions: Mapping[str, Action] = field(default_factory=dict)
+    takes: Options = ()
+    actions: Mapping[str, Command] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
+    usage: str = ""
+    defaults: Mapping[str, object] = field(default_factory=dict)
 
 
-# Of those that make a plan, which a tree of the user's is a part of; with the one profile that most take.
+# Of those that look at a set of versions; of those that make a plan, which a tree of the user's is a part of; and with
+# the one profile that most take.
+SET = options.target + options.wheelhouse + options.versions
+PLANNED = SET + options.sources
+PLAN = options.profile() + PLANNED
+BUILT = options.build + options.locked + options.registry + options.several + options.trusted + options.lesser
 MANY = "a profile, or several; CHIP and ARCH may be several too, with commas between them"
-PLANNED = (options.target, options.wheelhouse, options.versions, options.sources)
-PLAN = (options.profile(), *PLANNED)
+WITH_COMMAND = "[options] PROFILE [-- COMMAND ...]"
 SHOWN = "a profile, or an image in a registry (HOST/PATH/NAME:TAG), by what `push --attach` has attached to it"
 PATCHES = {
-    "list": Action(
+    "list": Command(
+        "patches",
         "list the patch sets, and which one each profile uses",
         "patches list verl-npu",
-        (options.as_json, options.profile("?", "only what this profile uses"), options.patch_sets),
+        options.as_json + options.profile("?", "only what this profile uses") + options.patch_sets,
     ),
-    "summary": Action(
+    "summary": Command(
+        "patches",
         "show what the patches of a profile change",
         "patches summary verl-npu transformers",
-        (options.as_json, options.profile(), options.one_repo, *PLANNED),
+        options.as_json + options.profile() + options.one_repo + PLANNED,
     ),
-    "port": Action(
+    "port": Command(
+        "patches",
         "try a patch set on another commit, or on a folder, and report each hunk",
         "patches port verl 796871d7d f50e5c2e8",
-        (options.as_json, options.port, options.git_mirror, options.patch_sets),
+        options.as_json + options.port + options.git_mirror + options.patch_sets,
     ),
-    "new": Action(
+    "new": Command(
+        "patches",
         "make a patch set from the changes since HEAD in a working tree",
         "patches new verl --tree ~/verl",
-        (options.as_json, options.new_set),
+        options.as_json + options.new_set,
+        usage="[options] REPO --tree DIR",
     ),
 }
 COMMANDS = {
-    "list": Command("list", "list the profiles and what they are made for", "list", (options.as_json,)),
+    "list": Command("list", "list the profiles and what they are made for", "list", options.as_json),
     "show": Command(
         "list",
         "show one profile: components, pins, reasons; or --settings",
         "show quickstart",
-        (options.as_json, options.profile("?"), options.target, options.settings),
+        options.as_json + options.profile("?") + options.target + options.settings,
     ),
     "check": Command(
         "check",
         "report whether a version set can work, and why not",
         "check quickstart",
-        (
-            *(
-                options.as_json,
-                options.profile(),
-                options.target,
-                options.wheelhouse,
-                options.versions,
-                options.own_trees,
-            ),
-            options.whole_list("print every note of a long list"),
-        ),
+        options.as_json + options.profile() + SET + options.own_trees + options.every_note,
     ),
     "lock": Command(
         "lock",
         "resolve the exact set, with hashes",
         "lock quickstart",
-        (options.profile("*"), options.target, options.wheelhouse, options.versions),
+        options.profile("*") + SET,
+        helps={"--arch": options.ARCH.format("every one of the profile")},
     ),
     "new": Command(
         "authoring",
         "write a profile like another one, to edit",
         "new mine --like quickstart",
-        (options.profile(words="its name"), options.new_profile),
+        options.profile(words="its name") + options.new_profile,
     ),
     "facts": Command(
         "authoring",
         "write what a release or a commit asks for into its component's file",
         "facts vllm==0.24.0",
-        (options.fact, options.git_mirror),
+        options.fact + options.git_mirror,
     ),
     "base": Command(
         "authoring",
         "write the file of a new CANN line",
         "base add 9.2.0 quay.io/ascend/cann:9.2.0-910b-ubuntu22.04-py3.11",
         actions={
-            "add": Action(
+            "add": Command(
+                "authoring",
                 "write images/bases/LINE.yaml from images, or from a checkout with their Dockerfiles",
                 "base add 9.2.0 ~/cann-container-image",
-                (options.new_base,),
+                options.new_base,
             )
         },
     ),
@@ -129,49 +124,42 @@ COMMANDS = {
         "report what is newer, and which of it fits together",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
-        (options.as_json, options.profile(), options.target, options.wheelhouse, options.git_mirror),
+        options.as_json + options.profile() + options.target + options.wheelhouse + options.git_mirror,
     ),
     "plan": Command(
         "check",
         "show the image's layers before anything is built",
         "plan quickstart",
-        (options.as_json, *PLAN),
+        options.as_json + PLAN,
     ),
     "render": Command(
         "check",
         "write the Dockerfile, bake file and wheels of an image",
         "render quickstart",
-        (*PLAN, options.folder, options.locked),
+        PLAN + options.folder + options.locked,
     ),
     "image": Command(
         "image",
         "check, build and verify an image, or several",
         "image quickstart",
-        (
-            *(
-                options.as_json,
-                options.profile("+", MANY),
-                *PLANNED,
-                options.proof,
-            ),
-            *(options.build, options.locked, options.registry, options.several, options.trusted, options.lesser),
-        ),
+        options.as_json + options.profile("+", MANY) + PLANNED + options.proof + BUILT,
     ),
     "verify": Command(
         "verify",
         "run the verify script in a built image",
         "verify quickstart --require-npu",
-        (options.as_json, options.profile("?"), *PLANNED, options.proof, options.verified),
+        options.as_json + options.profile("?") + PLANNED + options.proof + options.verified,
     ),
     "proofs": Command(
         "proofs",
         "check and keep what verify --record wrote on a host with NPUs",
         "proofs add npu.json",
         actions={
-            "add": Action(
+            "add": Command(
+                "proofs",
                 "check a proof against the locked plan, and file it in images/proofs",
                 "proofs add npu.json",
-                (options.proof_file,),
+                options.proof_file,
             )
         },
     ),
@@ -179,19 +167,19 @@ COMMANDS = {
         "report",
         "report what differs between two profiles, locks, manifests or images",
         "diff main:quickstart quickstart",
-        (options.as_json, options.two_sides, options.form("text", "markdown"), options.target),
+        options.as_json + options.two_sides + options.form("text", "markdown") + options.target,
     ),
     "sbom": Command(
         "report",
         "write the bill of materials of an image: each package, its hash, licence and source",
         "sbom quickstart --format spdx",
-        (options.profile(words=SHOWN), *PLANNED, options.form("cyclonedx", "spdx", "provenance"), options.document),
+        options.profile(words=SHOWN) + PLANNED + options.form("cyclonedx", "spdx", "provenance") + options.document,
     ),
     "report": Command(
         "report",
         "write a page about an image: what is in it and why, findings, sizes, what changed",
         "report quickstart --against main:quickstart",
-        (options.profile(), *PLANNED, options.form("html", "markdown"), options.older, options.document),
+        options.profile() + PLANNED + options.form("html", "markdown") + options.older + options.document,
     ),
     "patches": Command(
         "patches",
@@ -203,76 +191,83 @@ COMMANDS = {
         "run",
         "start a container with this host's NPUs",
         "run quickstart --print",
-        (*PLAN, options.container, options.command_in_container, options.registry),
+        PLAN + options.container + options.command_in_container + options.registry,
+        helps={"--registry": f"with --print: where the nodes find the image: {options.REGISTRY}"},
+        usage=WITH_COMMAND,
     ),
     "shell": Command(
         "run",
         "open a shell in a container with this host's NPUs",
         "shell quickstart --npus 0,1",
-        (*PLAN, options.container, options.shell_in_container),
+        PLAN + options.container,
+        usage=WITH_COMMAND,
+        # It is started here and at once: what `run` takes besides, as it is when it is not given.
+        defaults={"show": False, "format": None, "nodes": None, "detach": False, "registry": None},
     ),
     "lint-run": Command(
         "lint",
         "report what is wrong with a docker run line of yours",
         "lint-run 'docker run …'",
-        (options.as_json, options.own_command),
+        options.as_json + options.own_command,
     ),
     "doctor": Command(
         "doctor",
         "report what this host has for NPUs, what is missing, and what to do",
         "doctor quickstart",
-        (options.as_json, options.profile("?", "a profile whose image is to run here"), options.target, options.host),
+        options.as_json + options.profile("?", "a profile whose image is to run here") + options.target + options.host,
     ),
     "push": Command(
         "registry",
         "push a verified image to REGISTRY",
         "push quickstart --registry host/team",
-        (options.as_json, *PLAN, options.registry, options.trusted, options.lesser),
+        options.as_json + PLAN + options.registry + options.trusted + options.lesser,
+        helps={"--force": f"{options.FORCE}; replace another image under a pushed tag"},
     ),
     "pull": Command(
         "registry",
         "pull the prebuilt image of exactly this plan",
         "pull quickstart --registry host/team",
-        (options.as_json, *PLAN, options.registry, options.lesser),
+        options.as_json + PLAN + options.registry + options.lesser,
     ),
     "index": Command(
         "index",
         "write what REGISTRY has as JSON and as a page: tags, sizes, packages, proofs; no image is pulled",
         "index --registry host/team",
-        (options.as_json, options.profile("*", "of these alone"), options.registry, options.index_folder),
+        options.as_json + options.profile("*", "of these alone") + options.registry + options.index_folder,
     ),
     "search": Command(
         "index",
         "list the images of REGISTRY, or of an index, that hold what is required",
         "search 'vllm>=0.20' --chip a3 --registry host/team",
-        (options.as_json, options.wanted, options.place, options.registry),
+        options.as_json + options.wanted + options.place + options.registry,
+        helps={"--arch": options.ARCH.format("any")},
     ),
     "save": Command(
         "archive",
         "the same as bundle",
         "save quickstart --output q.tar",
-        (options.as_json, *PLAN, options.archive, options.since),
+        options.as_json + PLAN + options.archive + options.since,
     ),
     "bundle": Command(
         "archive",
         "write an image, or only what is new since an older one, into one file with its own loader",
         "bundle quickstart --output q.tar --since old.tar.json",
-        (options.as_json, *PLAN, options.archive, options.since),
+        options.as_json + PLAN + options.archive + options.since,
     ),
     "load": Command(
         "archive",
         "check and load what bundle or save wrote",
         "load q.tar",
-        (options.as_json, options.archive_to_load),
+        options.as_json + options.archive_to_load,
     ),
     "clean": Command(
         "host",
         "show what Cannery holds on disk; remove what is named",
         "clean trials --older-than 7d",
-        (options.as_json, options.kept),
+        options.as_json + options.kept,
     ),
     "completion": Command(
-        "list", "print what completes commands and options in a shell", "completion bash", (options.shell,)
+        "list", "print what completes commands and options in a shell", "completion bash", options.shell
     ),
 }
 # Those that take one profile as their only word, which make calls PROFILE.
@@ -310,7 +305,6 @@ GONE_OPTIONS = {
     "--dev": "-v DIR:/opt/src/NAME mounts your tree of a source over the image's",
     "--upgrade": "write the versions that `outdated` prints into the profile, then run `lock`",
 }
-INVALID_CHOICE = re.compile(r"argument (?P<what>.+?): invalid choice: '(?P<word>.*)' \(choose from (?P<known>.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
@@ -346,16 +340,17 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"{'/'.join(action.option_strings)}: '--' is not a value", hint=f"{self.prog} --help")
         return super()._get_values(action, arg_strings)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - argparse's
+        """Refuse a word that is none of the choices, with the nearest one."""
+        if action.choices is None or value in action.choices:
+            return
+        what, hint = argparse.ArgumentError(action, "").argument_name, did_you_mean(value, action.choices)
+        if action.dest == "command":
+            hint = f"`{self.prog} {SYNONYMS[value]}` does that" if value in SYNONYMS else GONE.get(value, hint)
+        raise UsageError(f"{what}: {value!r} is not known", hint=hint)
+
     def error(self, message: str) -> NoReturn:
-        """Turn argparse's message into a `UsageError`, with the nearest word where one was to be chosen."""
-        choice = INVALID_CHOICE.fullmatch(message)
-        if choice is not None:
-            known = [word.strip("' ") for word in choice["known"].split(",")]
-            word = choice["word"]
-            if choice["what"] == "COMMAND" and word in SYNONYMS:
-                raise UsageError(f"COMMAND: {word!r} is not known", hint=f"`{self.prog} {SYNONYMS[word]}` does that")
-            hint = GONE.get(word) if choice["what"] == "COMMAND" else None
-            raise UsageError(f"{choice['what']}: {word!r} is not known", hint=hint or did_you_mean(word, known))
+        """Turn argparse's message into a `UsageError`."""
         raise UsageError(message, hint=f"{self.prog} --help")
 
 
@@ -378,7 +373,7 @@ def make_parser(program: str = CHECKOUT, asked: str | None = None) -> Parser:
     description = "Container images for RL on Ascend NPUs."
     parser = Parser(prog=program, description=description, allow_abbrev=False, formatter_class=Help)
     parser.add_argument("--version", action="version", version=f"cannery {__version__}")
-    options.common(parser)
+    options.add_common(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, command in COMMANDS.items():
         is_asked = asked is None or ALIASES.get(asked, asked) == name
@@ -394,7 +389,7 @@ def _add_parser(
     program: str,
     parsers: argparse._SubParsersAction[Parser],
     name: str,
-    known: Command | Action,
+    known: Command,
     *,
     is_asked: bool = True,
 ) -> Parser:
@@ -407,8 +402,11 @@ def _add_parser(
         aliases=[alias for alias, real in ALIASES.items() if COMMANDS[real] is known],
         formatter_class=Help,
     )
-    for add in (*known.takes, options.common) if is_asked else ():
-        add(sub)
+    if is_asked:
+        options.add_options(sub, known.takes, known.helps)
+        options.add_common(sub)
+        sub.usage = f"{sub.prog} {known.usage}" if known.usage else None
+        sub.set_defaults(**known.defaults)
     return sub
 
 
