@@ -261,10 +261,10 @@ def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
     """Give (name, range) of each requirement that an installed package does not meet; a missing one is not reported."""
     environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
     here = _versions(image)
-    for wanted in live(one.requires, environment):
-        name = canonicalize_name(wanted.name)
-        if name in image.packages and name in here and not wanted.specifier.contains(here[name], prereleases=True):
-            yield name, str(wanted.specifier)
+    for requirement in live(one.requires, environment):
+        name = requirement.package
+        if name in image.packages and name in here and not requirement.allows(here[name]):
+            yield name, str(requirement.specifier)
 
 
 def _versions(image: Image) -> Mapping[str, str]:

@@ -32,10 +32,34 @@ WRITTEN = re.compile(
 Key = tuple[tuple[int, ...], ...]
 
 
+class PackageRequirement(Requirement):
+    """A requirement (PEP 508) of a package, as rules, locks and the solver read it."""
+
+    @property
+    def package(self) -> str:
+        """The normalised name of the distribution that it is about."""
+        return canonicalize_name(self.name)
+
+    @property
+    def wanted(self) -> str:
+        """The requirement without extras and marker: `torch==2.8.0`."""
+        return f"{self.name}{self.specifier}"
+
+    @property
+    def exact(self) -> str | None:
+        """The one version that it allows (`==2.7.1`); None for a range."""
+        parts = (part for part in self.specifier if part.operator in {"==", "==="})
+        return next((part.version for part in parts if not part.version.endswith(".*")), None)
+
+    def allows(self, version: str | Version) -> bool:
+        """Whether a version fulfils it; a preview counts like any other release."""
+        return self.specifier.contains(version, prereleases=True)
+
+
 # A search of the compatibility table parses the same few hundred versions a million times.
 parsed_version = cache(Version)
 # Profiles have nearly the same requirements. Nothing changes a parsed one.
-parsed_requirement = cache(Requirement)
+parsed_requirement = cache(PackageRequirement)
 
 
 def is_version(text: str) -> bool:
@@ -103,7 +127,7 @@ def distance(one: str, other: str) -> tuple[int, ...]:
 
 def package_name(requirement: str) -> str:
     """Return the normalised name of the distribution that a requirement is about."""
-    return canonicalize_name(parsed_requirement(requirement).name)
+    return parsed_requirement(requirement).package
 
 
 def marker_environment(python: str, arch: Arch) -> dict[str, str]:
@@ -124,7 +148,7 @@ def marker_environment(python: str, arch: Arch) -> dict[str, str]:
     }
 
 
-def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Requirement]:
+def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[PackageRequirement]:
     """Give the requirements, PEP 508 texts, that apply: without a marker, or with one that is true.
 
     Invalid requirements, which some wheels have, are ignored, as pip does.

@@ -12,7 +12,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON, Row
@@ -294,10 +293,9 @@ def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
         commits = {known.version: known for known in component.revisions.values()}
         first, second = (commits, component.releases) if source.commit else (component.releases, commits)
         known = first.get(version) or second.get(version)
-        for asked in subject.live(known.requires) if known else ():
-            name = canonicalize_name(asked.name)
-            is_fixed = name in versions and name not in subject.overridden
-            if is_fixed and not asked.specifier.contains(versions[name], prereleases=True):
+        for requirement in subject.live(known.requires) if known else ():
+            is_fixed = requirement.package in versions and requirement.package not in subject.overridden
+            if is_fixed and not requirement.allows(versions[requirement.package]):
                 return False
     return True
 

@@ -22,11 +22,9 @@ from cannery.vocab import Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from packaging.requirements import Requirement
-
     from cannery.catalog.catalog import Catalog
     from cannery.catalog.compatibility import Compatibility, Compatible, Row
-    from cannery.catalog.target import Key
+    from cannery.catalog.target import Key, PackageRequirement
     from cannery.lock.lock import Lock, LockedPackage
     from cannery.recipe.recipe import Recipe
     from cannery.vocab import Arch
@@ -147,7 +145,7 @@ class Subject:
         names = {one.name for one in self.recipe.substitutes}
         return frozenset([*map(package_name, texts), *(c.package for c in self.recipe.chosen if c.name in names)])
 
-    def live(self, texts: Iterable[str]) -> Iterator[Requirement]:
+    def live(self, texts: Iterable[str]) -> Iterator[PackageRequirement]:
         """Give the requirements, PEP 508 texts, that count on the target."""
         target = self.recipe.target
         return live(texts, marker_environment(target.python, target.arch))

@@ -13,10 +13,10 @@ from enum import StrEnum
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cannery.catalog.target import parsed_requirement
 from cannery.lock.lock import shortest
 from cannery.lock.uv import PROJECT
 from cannery.recipe.select import parse_pin
@@ -117,8 +117,8 @@ def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ..
 
 
 def _item(kind: ItemKind, requirement: str, text: str = "") -> Item:
-    parsed = Requirement(requirement)
-    return Item(kind, canonicalize_name(parsed.name), str(parsed.specifier), text or requirement)
+    parsed = parsed_requirement(requirement)
+    return Item(kind, parsed.package, str(parsed.specifier), text or requirement)
 
 
 def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:

@@ -23,8 +23,6 @@ from cannery.vocab import DEFAULT_INDEX
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from packaging.requirements import Requirement
-
     from cannery.catalog.catalog import Catalog
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
@@ -132,10 +130,8 @@ def lock_request(recipe: Recipe) -> LockRequest:
 
 def set_aside(override: str, pins: tuple[str, ...]) -> bool:
     """Whether an ad-hoc pin (`NAME==VERSION`) contradicts an override, and so takes its place."""
-    wanted = parsed_requirement(override)
-    name = canonicalize_name(wanted.name)
-    versions = [version for pinned, version in map(parse_pin, pins) if pinned == name]
-    return any(not wanted.specifier.contains(version, prereleases=True) for version in versions)
+    requirement = parsed_requirement(override)
+    return any(not requirement.allows(version) for name, version in map(parse_pin, pins) if name == requirement.package)
 
 
 def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
@@ -180,28 +176,23 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
     """Compare versions. An override replaces every requirement of its package; constraints still apply, as for uv."""
     versions = {package.name: parsed_version(package.version) for package in lock.packages}
-    overrides = _live(request.overrides, request)
-    overridden = {name for name, _wanted in overrides}
+    environment = marker_environment(request.python, request.arch)
+    overrides = [*live(request.overrides, environment)]
+    overridden = {one.package for one in overrides}
     from_git: set[str] = {source.name for source in request.sources if not source.file}
-    requirements = [pair for pair in _live(request.requirements, request) if pair[0] not in from_git]
+    requirements = [one for one in live(request.requirements, environment) if one.package not in from_git]
     excluded = {canonicalize_name(text) for text in request.excludes}
-    for name, wanted in requirements:
-        if name not in versions:
-            yield f"{wanted}: {'asked for, and excluded' if name in excluded else 'not in the lock'}"
-    bounds = [pair for pair in requirements if pair[0] not in overridden]
-    for name, wanted in (*bounds, *overrides, *_live(request.constraints, request)):
-        version = versions.get(name)
-        if version is not None and not wanted.specifier.contains(version, prereleases=True):
-            yield f"{wanted}: the lock has {version}"
+    for one in requirements:
+        if one.package not in versions:
+            yield f"{one}: {'asked for, and excluded' if one.package in excluded else 'not in the lock'}"
+    bounds = [one for one in requirements if one.package not in overridden]
+    for one in (*bounds, *overrides, *live(request.constraints, environment)):
+        version = versions.get(one.package)
+        if version is not None and not one.allows(version):
+            yield f"{one}: the lock has {version}"
     for text in request.excludes:
         if canonicalize_name(text) in versions:
             yield f"{text}: in the lock, and excluded"
-
-
-def _live(texts: tuple[str, ...], request: LockRequest) -> list[tuple[str, Requirement]]:
-    """Return normalised name and requirement of the texts that count on the target."""
-    found = live(texts, marker_environment(request.python, request.arch))
-    return [(canonicalize_name(one.name), one) for one in found]
 
 
 def _files(lock: Lock, request: LockRequest, indexes: Collection[str]) -> Iterator[str]:

@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
-from cannery.catalog.target import package_name
+from cannery.catalog.target import package_name, parsed_requirement
 from cannery.lock.lock import PROFILE_VIA
 from cannery.util.trouble import reason
 
@@ -132,14 +129,8 @@ def direct_names(request: LockRequest) -> frozenset[str]:
 
 def exact_pin(request: LockRequest, name: str) -> str | None:
     """Return the version that the request pins `name` to with `==`, by an override or else a requirement; or None."""
-    for text in (*request.overrides, *request.requirements, *request.constraints):
-        wanted = Requirement(text)
-        if canonicalize_name(wanted.name) != name:
-            continue
-        for part in wanted.specifier:
-            if part.operator in ("==", "===") and not part.version.endswith(".*"):
-                return part.version
-    return None
+    asked = map(parsed_requirement, (*request.overrides, *request.requirements, *request.constraints))
+    return next((one.exact for one in asked if one.package == name and one.exact), None)
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from packaging.requirements import Requirement
-
+    from cannery.catalog.target import PackageRequirement
     from cannery.compat.subject import Subject
     from cannery.lock.lock import LockedPackage
 
@@ -58,15 +57,15 @@ def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Findin
             yield from _asked(subject, wheel, requirement)
 
 
-def _asked(subject: Subject, wheel: Wheel, requirement: Requirement) -> Iterator[Finding]:
-    profile, name = subject.recipe.profile, canonicalize_name(requirement.name)
+def _asked(subject: Subject, wheel: Wheel, requirement: PackageRequirement) -> Iterator[Finding]:
+    profile, name = subject.recipe.profile, requirement.package
     version, asker = subject.versions.get(name), f"{wheel.name} {wheel.version}"
-    wanted = f"{requirement.name}{requirement.specifier}"
+    wanted = requirement.wanted
     if version is None:
         absent = {package_name(e.requirement) for e in profile.excludes} | {o.name for o in left_out(subject.recipe)}
         if name not in absent | {source.package for source in subject.recipe.sources}:
             yield from _line(subject, f"{asker} requires {requirement.name}, which is not installed.")
-    elif not requirement.specifier.contains(version, prereleases=True):
+    elif not requirement.allows(version):
         if name not in subject.overridden:
             yield from _line(subject, f"{asker} has requirement {wanted}, but you have {name} {version}.")
         reasons = [o.reason for o in profile.overrides if package_name(o.requirement) == name]

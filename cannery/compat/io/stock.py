@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.target import live, marker_environment, package_name
@@ -70,9 +69,8 @@ def bounds_of(request: LockRequest) -> dict[str, SpecifierSet]:
     texts = [*request.constraints, *(text for source in request.sources for text in source.requires)]
     texts = [*request.overrides, *(text for text in texts if package_name(text) not in overridden)]
     found: dict[str, SpecifierSet] = {}
-    for wanted in live(texts, marker_environment(request.python, request.arch)):
-        name = canonicalize_name(wanted.name)
-        found[name] = found.get(name, SpecifierSet()) & wanted.specifier
+    for requirement in live(texts, marker_environment(request.python, request.arch)):
+        found[requirement.package] = found.get(requirement.package, SpecifierSet()) & requirement.specifier
     return found
 
 

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.component import System
-from cannery.catalog.target import package_name
+from cannery.catalog.target import package_name, parsed_requirement
 from cannery.compat.subject import Finding, error, followed, here, holds, judging, listed, note, phrase, warning
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.lock.request import set_aside
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cannery.catalog.component import Known
+    from cannery.catalog.target import PackageRequirement
     from cannery.compat.subject import Subject
     from cannery.recipe.recipe import ChosenSource
 
@@ -125,8 +124,8 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
     """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
-    bounds = (one for one in _bounds(subject) if canonicalize_name(one.name) == TORCH)
-    if any(part.operator in {"==", "==="} for one in bounds for part in one.specifier):
+    bounds = (requirement for requirement in _bounds(subject) if requirement.package == TORCH)
+    if any(part.operator in {"==", "==="} for requirement in bounds for part in requirement.specifier):
         return
     who = sorted(_wanting(subject))
     if not who:
@@ -151,46 +150,24 @@ def _wanting(subject: Subject) -> set[str]:
     made_for = {name for name, rows in subject.rows.items() if any(TORCH in row.fits for row in rows)}
     made_for |= {TORCH, TORCH_NPU}
     found: set[str] = {c.name for c in subject.recipe.chosen if c.package in made_for}
-    for chosen in subject.recipe.sources:
-        asked = subject.live(chosen.known.requires if chosen.known else ())
-        found |= {chosen.name for one in asked if canonicalize_name(one.name) == TORCH}
+    found |= {who.name for who, requirement in asks(subject) if requirement.package == TORCH}
     return found or ({TORCH} if here(subject, TORCH) else set())
 
 
-def _bounds(subject: Subject) -> Iterator[Requirement]:
+def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
     """Give everything that may decide which torch: pins, bounds of the table and of the profile, and sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]
-    yield from map(Requirement, (*pins, *recipe.pins, *recipe.held))
+    yield from map(parsed_requirement, (*pins, *recipe.pins, *recipe.held))
     yield from subject.live(bent)
-    for chosen in recipe.sources:
-        yield from subject.live(chosen.known.requires if chosen.known else ())
+    yield from (requirement for _who, requirement in asks(subject))
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A requirement of a source that counts on the target; `name` is the normalised name of what it asks for."""
-
-    who: ChosenSource
-    requirement: Requirement
-    name: str
-
-    @property
-    def wanted(self) -> str:
-        """The requirement without extras and marker: `torch==2.8.0`."""
-        return f"{self.requirement.name}{self.requirement.specifier}"
-
-    def takes(self, version: str) -> bool:
-        """Whether a version fulfils it."""
-        return self.requirement.specifier.contains(version, prereleases=True)
-
-
-def asks(subject: Subject) -> Iterator[Ask]:
-    """Give every requirement of the sources that counts on the target."""
+def asks(subject: Subject) -> Iterator[tuple[ChosenSource, PackageRequirement]]:
+    """Give every requirement of the sources that counts on the target, with the source that has it."""
     for who in subject.recipe.sources:
-        for requirement in subject.live(who.known.requires if who.known else ()):
-            yield Ask(who, requirement, canonicalize_name(requirement.name))
+        yield from ((who, requirement) for requirement in subject.live(who.known.requires if who.known else ()))
 
 
 def requirements(subject: Subject) -> Iterator[Finding]:
@@ -199,41 +176,41 @@ def requirements(subject: Subject) -> Iterator[Finding]:
     The ways out: another version of the package, another pin of the source, an override.
     """
     has = "the lock has" if subject.lock else "the profile has"
-    for ask in asks(subject):
-        who, version = ask.who, subject.versions.get(ask.name)
-        if version is None or ask.takes(version) or ask.name in subject.overridden or who.known is None:
+    for who, requirement in asks(subject):
+        name, version = requirement.package, subject.versions.get(requirement.package)
+        if version is None or requirement.allows(version) or name in subject.overridden or who.known is None:
             continue
         part = who.component
         others: dict[str, Known] = {f"commit {pin}": one for pin, one in part.revisions.items() if pin != who.commit}
         others |= {f"release {pin}": one for pin, one in part.releases.items() if pin != who.release}
         fitting = []
         for pin, known in others.items():
-            asked = [one for one in subject.live(known.requires) if canonicalize_name(one.name) == ask.name]
-            if asked and all(one.specifier.contains(version, prereleases=True) for one in asked):
+            asked = [one for one in subject.live(known.requires) if one.package == name]
+            if asked and all(one.allows(version) for one in asked):
                 fitting.append(pin)
-        ways = [f"take a {ask.name} that {ask.wanted} allows"]
-        ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {ask.name} {version}"] if fitting else []
+        ways = [f"take a {name} that {requirement.wanted} allows"]
+        ways += [f"take {who.name} at {listed(fitting, 'or')}, which takes {name} {version}"] if fitting else []
         yield error(
             "requirement",
-            f"{who.name} {who.version} asks for {ask.wanted}, {has} {ask.name} {version}",
+            f"{who.name} {who.version} asks for {requirement.wanted}, {has} {name} {version}",
             f"images/components/{who.name}.yaml: {who.known.source}",
-            f"{', '.join(ways)}, or override {ask.name} in {subject.recipe.file} and say why it still works",
+            f"{', '.join(ways)}, or override {name} in {subject.recipe.file} and say why it still works",
         )
 
 
 def not_there(subject: Subject) -> Iterator[Finding]:
     """Refuse a set without a build that a source asks for by its local version: the main index does not have it."""
     target, parts = subject.recipe.target, subject.catalog.components
-    for ask in asks(subject) if subject.lock is None else ():
-        version = _exact_version(ask.requirement)
-        if ask.name in subject.versions or version is None or Version(version).local is None or not ask.who.known:
+    for who, requirement in asks(subject) if subject.lock is None else ():
+        name, version = requirement.package, requirement.exact
+        if name in subject.versions or version is None or Version(version).local is None or not who.known:
             continue
-        names = [n for n, part in parts.items() if not isinstance(part, System) and (part.package or n) == ask.name]
-        wheel = f"{ask.name.replace('-', '_')}-{version}-*.whl for Python {target.python} on {target.arch}"
+        names = [n for n, part in parts.items() if not isinstance(part, System) and (part.package or n) == name]
+        wheel = f"{name.replace('-', '_')}-{version}-*.whl for Python {target.python} on {target.arch}"
         yield error(
             "requirement",
-            f"{ask.who.name} {ask.who.version} asks for {ask.wanted}, which is not in the set",
-            f"images/components/{ask.who.name}.yaml: {ask.who.known.source}",
+            f"{who.name} {who.version} asks for {requirement.wanted}, which is not in the set",
+            f"images/components/{who.name}.yaml: {who.known.source}",
             f"take component {listed(sorted(names), 'or')} into {subject.recipe.file}; a wheel of your own ({wheel}) "
             "goes into the folder that --wheelhouse (WHEELHOUSE) names",
         )
@@ -250,18 +227,18 @@ def overrides(subject: Subject) -> Iterator[Finding]:
     for bound in recipe.profile.constraints:
         # The resolver reports a pin by hand that does not meet it, with sets near it.
         own = [] if set_aside(bound.requirement, recipe.pins) else [bound.requirement]
-        for wanted in subject.live(own):
-            pin = pins.get(canonicalize_name(wanted.name))
-            if pin and not wanted.specifier.contains(pin, prereleases=True):
-                what = f"{recipe.file} has {wanted.name} {pin}, and constraint {bound.requirement}"
-                fix = f"take another version, or leave out what is inherited: `without: [{wanted.name}]`"
+        for requirement in subject.live(own):
+            pin = pins.get(requirement.package)
+            if pin and not requirement.allows(pin):
+                what = f"{recipe.file} has {requirement.name} {pin}, and constraint {bound.requirement}"
+                fix = f"take another version, or leave out what is inherited: `without: [{requirement.name}]`"
                 yield error("constraint", what, bound.reason, fix)
     for override in recipe.profile.overrides:
-        requirement = Requirement(override.requirement)
-        name = canonicalize_name(requirement.name)
+        requirement = parsed_requirement(override.requirement)
+        name = requirement.package
         if name not in subject.overridden:
             continue
-        if name in pins and not requirement.specifier.contains(pins[name], prereleases=True):
+        if name in pins and not requirement.allows(pins[name]):
             what = f"{recipe.file} has {name} {pins[name]}, and overrides it with {override.requirement}"
             fix = "take one of the two out; `without` leaves out what is inherited"
             yield error("override", what, override.reason, fix)
@@ -278,14 +255,16 @@ def substitutes(subject: Subject) -> Iterator[Finding]:
         yield note("substitute", what, one.reason)
 
 
-def _otherwise(subject: Subject, override: Requirement, asked: Sequence[Ask]) -> str:
+def _otherwise(
+    subject: Subject, override: PackageRequirement, asked: Sequence[tuple[ChosenSource, PackageRequirement]]
+) -> str:
     """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
-    name = canonicalize_name(override.name)
-    version = subject.versions.get(name) or _exact_version(override)
+    name = override.package
+    version = subject.versions.get(name) or override.exact
     wanted = {
-        ask.who.package: f"{ask.who.name} asks {ask.wanted}"
-        for ask in asked
-        if ask.name == name and (not ask.takes(version) if version else ask.requirement.specifier)
+        who.package: f"{who.name} asks {requirement.wanted}"
+        for who, requirement in asked
+        if requirement.package == name and (not requirement.allows(version) if version else requirement.specifier)
     }
     rows = {other: text for other, text in _rows(subject, name, version) if other not in wanted}
     if wanted or rows:
@@ -293,11 +272,6 @@ def _otherwise(subject: Subject, override: Requirement, asked: Sequence[Ask]) ->
     via = next((package.via for package in subject.packages if package.name == name), ())
     askers = [asker for asker in via if asker != PROFILE_VIA]
     return f" what {listed(askers)} {'asks' if len(askers) == 1 else 'ask'}" if askers else " what packages ask"
-
-
-def _exact_version(wanted: Requirement) -> str | None:
-    """The version of a requirement, where it is one: `==2.7.1`."""
-    return next((p.version for p in wanted.specifier if p.operator == "==" and "*" not in p.version), None)
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:

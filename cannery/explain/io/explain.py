@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
@@ -194,7 +194,7 @@ def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> s
     found = Version(answer[item.name]).public if item.name in answer else ""
     if item.kind in {ItemKind.CONSTRAINT, ItemKind.OVERRIDE}:
         return f"{item.name} {found} without the {item}" if found else f"no {item}"
-    (bound,) = Requirement(f"{item.name}{item.wanted}").specifier
+    (bound,) = SpecifierSet(item.wanted)
     old, table = Version(bound.version).public, catalog.compatibility
     if not found or found == old:
         return ""
