@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cannery.errors import UsageError
+from cannery.util.links import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,8 +20,6 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
 # A pointer is three short lines; what is longer is a file that talks about one.
 LFS_LONGEST = 1024
-# A chain of symlinks that is longer leads nowhere (the kernel's own limit).
-MOST_LINKS = 40
 
 
 class Kind(StrEnum):
@@ -155,32 +154,12 @@ def with_folders(paths: Iterable[str]) -> tuple[str, ...]:
 def leads_out(path: str, links: Mapping[str, str]) -> bool:
     """Whether the symlink at `path` leads out of the tree; `links` is {path: target} of every symlink of the tree.
 
-    Symlinks on the way are followed, as the kernel would. One that leads nowhere, or in a circle, does not lead out.
+    One that leads nowhere, or in a circle, does not lead out.
     """
-    here = path.split("/")[:-1]
-    todo = [links[path]]
-    hops = 0
-    while todo:
-        text = todo.pop()
-        if text.startswith("/"):
-            return True
-        first, _, rest = text.partition("/")
-        if rest := rest.lstrip("/"):
-            todo.append(rest)
-        if first == "..":
-            if not here:
-                return True
-            here.pop()
-        elif first not in {"", "."}:
-            here.append(first)
-            target = links.get("/".join(here))
-            if target is not None:
-                hops += 1
-                if hops > MOST_LINKS:
-                    return False
-                here.pop()
-                todo.append(target)
-    return False
+    # The tree is in a folder whose name no link of it has.
+    top = "/\0/"
+    found = followed(top + path, lambda place: links.get(place.removeprefix(top)) if place.startswith(top) else None)
+    return found is not None and not f"{found}/".startswith(top)
 
 
 def is_lfs_pointer(content: bytes) -> bool:

@@ -6,12 +6,12 @@ templates/tools/source.py does the same in build stages.
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.assemble.tar import Entry, Kind
+from cannery.util.links import followed
 
 if TYPE_CHECKING:
     import tarfile
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 # An entry of a layer, and a function that gives its bytes.
 Leaf = tuple[Entry, "Callable[[], Iterable[bytes]]"]
 _BLOCK = 1 << 20
-# Symbolic links to follow, at most.
-_MOST_LINKS = 40
 
 
 def tree_leaves(tree: Tree, archive: tarfile.TarFile) -> dict[str, Leaf]:
@@ -85,13 +83,8 @@ def _is_left(name: str, entry: Entry) -> bool:
     return folders[:1] == ["build"] or any(f == "__pycache__" or f.endswith(".egg-info") for f in folders)
 
 
-def _followed(path: str, leaves: dict[str, Leaf], links: int = 0) -> Leaf | None:
+def _followed(path: str, leaves: dict[str, Leaf]) -> Leaf | None:
     """Return the file at a path, following links inside the tree; None if there is none."""
-    parts = path.split("/")
-    for count in range(1, len(parts) + 1):
-        before = "/".join(parts[:count])
-        if before in leaves and leaves[before][0].kind is Kind.LINK:
-            target = posixpath.join(posixpath.dirname(before), leaves[before][0].link, *parts[count:])
-            return _followed(posixpath.normpath(target), leaves, links + 1) if links < _MOST_LINKS else None
-    found = leaves.get(path)
-    return found if found and found[0].kind is Kind.FILE else None
+    found = followed(path, lambda place: leaves[place][0].link or None if place in leaves else None)
+    leaf = leaves.get(found or "")
+    return leaf if leaf and leaf[0].kind is Kind.FILE else None

@@ -9,8 +9,9 @@ import grp
 import os
 import pwd
 import stat
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.find import find_engine
@@ -42,12 +43,12 @@ from cannery.host.facts import (
     user_in,
 )
 from cannery.util.io.process import run
+from cannery.util.links import followed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 
-MOST_LINKS = 40  # as the kernel's own
 MOST_BYTES = 1 << 20
 HUAWEI = "0x19e5"
 SMI_SECONDS = 30.0
@@ -62,25 +63,16 @@ def below(root: Path, path: str) -> Path | None:
     None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
     Raises `OSError` for one that the caller cannot read, or that no file system can have.
     """
-    todo, here, links = list(PurePosixPath(path).parts[1:]), PurePosixPath("/"), 0
-    while todo:
-        part = todo.pop(0)
-        here = here.parent if part == ".." else here / part
-        real = root / str(here).lstrip("/")
-        try:
+
+    def link(place: str) -> str | None:
+        real = root / place.lstrip("/")
+        with suppress(FileNotFoundError, NotADirectoryError):
             # Not `is_symlink`, which is False in newer Pythons for what the caller cannot read.
-            is_link = stat.S_ISLNK(real.lstat().st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            is_link = False
-        if not is_link:
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            return None
-        target = PurePosixPath(real.readlink())
-        here = PurePosixPath("/") if target.is_absolute() else here.parent
-        todo = [*(target.parts[1:] if target.is_absolute() else target.parts), *todo]
-    return root / str(here).lstrip("/")
+            return str(real.readlink()) if stat.S_ISLNK(real.lstat().st_mode) else None
+        return None
+
+    found = followed(path, link)
+    return None if found is None else root / found.lstrip("/")
 
 
 def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
