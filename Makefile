@@ -46,11 +46,11 @@ list: ## list the profiles
 	$(RUN) list
 show: ## show PROFILE, or with SETTINGS=1 the settings of this machine
 	$(RUN) show
-check: ## report whether the version set of PROFILE can work
+check: ## report whether the versions of PROFILE work together, and why not
 	$(RUN) check
 lock: ## resolve PROFILE (or all profiles) into images/locks
 	$(RUN) lock
-outdated: ## report what is newer than PROFILE's lock, and which of it fits together
+outdated: ## report newer versions than PROFILE's lock has, and which of them work together
 	$(RUN) outdated
 plan: ## show the layers of PROFILE's image
 	$(RUN) plan
@@ -58,19 +58,19 @@ render: ## write PROFILE's Dockerfile, bake file and wheels to out/
 	$(RUN) render
 image: ## check, build and verify the image of PROFILE
 	$(RUN) image
-verify: ## run the verify script in PROFILE's image; AGAINST=image: what differs in one of yours; RECORD=file: a proof
+verify: ## run the verify script in PROFILE's image; AGAINST=image: what differs in an image made by hand; RECORD=file: a proof
 	$(RUN) verify
 run: ## start a container of PROFILE with this host's NPUs (CMD='…'; PRINT=1: print the command)
 	$(RUN) run
 shell: ## open a shell in a new container of PROFILE with this host's NPUs (CMD='…': run that in it)
 	$(RUN) shell
-lint-run: ## report what is wrong with a docker run line of yours (CMD='docker run …'), or a compose file (FILE=compose.yaml)
+lint-run: ## report mistakes in a docker run command (CMD='docker run …'), or in a compose file or manifest (FILE=compose.yaml)
 	$(RUN) lint-run
 doctor: ## report what this host has and what it is missing for NPUs (PROFILE=… for its image)
 	$(RUN) doctor
 push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and provenance; SIGN=key: signed by cosign)
 	$(RUN) push
-pull: ## pull the prebuilt image of PROFILE from REGISTRY
+pull: ## pull the image of PROFILE's plan from REGISTRY
 	$(RUN) pull
 save: ## the same as bundle
 	$(RUN) save
@@ -82,7 +82,7 @@ diff: ## report what differs between two images, ARGS='OLD NEW': profiles, REVIS
 	$(RUN) diff
 report: ## write a page about PROFILE's image to out/reports (AGAINST=what diff takes: what changed; FORMAT=markdown)
 	$(RUN) report
-sbom: ## write the bill of materials of PROFILE's image (FORMAT=spdx: not CycloneDX; OUTPUT=file)
+sbom: ## write the bill of materials of PROFILE's image as CycloneDX (FORMAT=spdx: as SPDX; OUTPUT=file)
 	$(RUN) sbom
 patches: ## list the patch sets, or what ARGS names: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'
 	$(RUN) patches
@@ -94,7 +94,7 @@ engine-status: ## show whether that engine runs, and where its data is
 	$(RUN) engine-status
 engine-remove: ## stop that engine and remove its images and packages
 	$(RUN) engine-remove
-clean: ## show what Cannery keeps on disk; KIND='trials wheels …' removes (ARGS='--older-than 7d --keep 3')
+clean: ## show what Cannery keeps on disk, or remove KIND='trials wheels …' (ARGS='--older-than 7d --keep 3')
 	$(RUN) clean
 test: lint ## lint, the tests that need no engine, then build and verify quickstart; starts that engine where none answers
 	@$(PY) -m pytest -n 2 -m 'not engine' && $(PY) -m pytest -m 'engine and quick'

@@ -43,9 +43,10 @@ SET = options.target + options.wheelhouse + options.versions
 PLANNED = SET + options.sources
 PLAN = options.profile() + PLANNED
 BUILT = options.build + options.locked + options.registry + options.several + options.trusted + options.lesser
-MANY = "a profile, or several; CHIP and ARCH may be several too, with commas between them"
+MANY = "a profile or several; --chip and --arch take several too, with commas between them"
+LESSER = options.LESSER.items()
 WITH_COMMAND = "[options] PROFILE [-- COMMAND ...]"
-SHOWN = "a profile, or an image in a registry (HOST/PATH/NAME:TAG), by what `push --attach` has attached to it"
+SHOWN = "a profile, or HOST/PATH/NAME:TAG: an image in a registry that was pushed with --attach"
 PATCHES = {
     "list": Command(
         "patches",
@@ -61,7 +62,7 @@ PATCHES = {
     ),
     "port": Command(
         "patches",
-        "try a patch set on another commit, or on a folder, and report each hunk",
+        "try a patch set on another commit, and report what becomes of each patch",
         "patches port verl 796871d7d f50e5c2e8",
         options.as_json + options.port + options.git_mirror + options.patch_sets,
     ),
@@ -77,38 +78,38 @@ COMMANDS = {
     "list": Command("list", "list the profiles and what they are made for", "list", options.as_json),
     "show": Command(
         "list",
-        "show one profile: components, pins, reasons; or --settings",
+        "show the components of a profile with pins and reasons, or this machine's settings",
         "show quickstart",
         options.as_json + options.profile("?") + options.target + options.settings,
     ),
     "check": Command(
         "check",
-        "report whether a version set can work, and why not",
+        "report whether the versions of a profile work together, and why not",
         "check quickstart",
         options.as_json + options.profile() + SET + options.own_trees + options.every_note,
     ),
     "lock": Command(
         "lock",
-        "resolve the exact set, with hashes",
+        "resolve profiles into exact versions with hashes, and write the locks",
         "lock quickstart",
-        options.profile("*") + SET,
-        helps={"--arch": options.ARCH.format("every one of the profile")},
+        options.profile("*", "profiles (default: all)") + SET,
+        helps={"--arch": options.ARCH.format("all of the profile")},
     ),
     "new": Command(
         "authoring",
-        "write a profile like another one, to edit",
+        "write a new profile: a copy of another one, to edit",
         "new mine --like quickstart",
-        options.profile(words="its name") + options.new_profile,
+        options.profile(words="name of the new profile") + options.new_profile,
     ),
     "facts": Command(
         "authoring",
-        "write what a release or a commit asks for into its component's file",
+        "write the requirements of a release or a commit into the file of its component",
         "facts vllm==0.24.0",
         options.fact + options.git_mirror,
     ),
     "base": Command(
         "authoring",
-        "write the file of a new CANN line",
+        "write the file of a new CANN version",
         "base add 9.2.0 quay.io/ascend/cann:9.2.0-910b-ubuntu22.04-py3.11",
         actions={
             "add": Command(
@@ -121,14 +122,14 @@ COMMANDS = {
     ),
     "outdated": Command(
         "lock",
-        "report what is newer, and which of it fits together",
+        "report newer versions, and which of them work together",
         "outdated quickstart",
         # Of the committed lock only: no other versions.
         options.as_json + options.profile() + options.target + options.wheelhouse + options.git_mirror,
     ),
     "plan": Command(
         "check",
-        "show the image's layers before anything is built",
+        "show the layers of an image before it is built",
         "plan quickstart",
         options.as_json + PLAN,
     ),
@@ -143,16 +144,17 @@ COMMANDS = {
         "check, build and verify an image, or several",
         "image quickstart",
         options.as_json + options.profile("+", MANY) + PLANNED + options.proof + BUILT,
+        helps={f"--{word}": f"with --push: {options.MOVED.format(word=word, what=what)}" for word, what in LESSER},
     ),
     "verify": Command(
         "verify",
-        "run the verify script in a built image",
+        "run the verify script in an image",
         "verify quickstart --require-npu",
         options.as_json + options.profile("?") + PLANNED + options.proof + options.verified,
     ),
     "proofs": Command(
         "proofs",
-        "check and keep what verify --record wrote on a host with NPUs",
+        "check and keep proofs, which `verify --record` writes on a host with NPUs",
         "proofs add npu.json",
         actions={
             "add": Command(
@@ -180,6 +182,7 @@ COMMANDS = {
         "write a page about an image: what is in it and why, findings, sizes, what changed",
         "report quickstart --against main:quickstart",
         options.profile() + PLANNED + options.form("html", "markdown") + options.older + options.document,
+        helps={"--output": "file to write (default: for html a file in out/reports, for markdown standard output)"},
     ),
     "patches": Command(
         "patches",
@@ -192,7 +195,7 @@ COMMANDS = {
         "start a container with this host's NPUs",
         "run quickstart --print",
         PLAN + options.container + options.command_in_container + options.registry,
-        helps={"--registry": f"with --print: where the nodes find the image: {options.REGISTRY}"},
+        helps={"--registry": f"with --print: registry that the nodes pull from: {options.REGISTRY}"},
         usage=WITH_COMMAND,
     ),
     "shell": Command(
@@ -206,7 +209,7 @@ COMMANDS = {
     ),
     "lint-run": Command(
         "lint",
-        "report what is wrong with a docker run line of yours",
+        "report mistakes in a docker run command, a compose file or a manifest",
         "lint-run 'docker run …'",
         options.as_json + options.own_command,
     ),
@@ -214,33 +217,33 @@ COMMANDS = {
         "doctor",
         "report what this host has for NPUs, what is missing, and what to do",
         "doctor quickstart",
-        options.as_json + options.profile("?", "a profile whose image is to run here") + options.target + options.host,
+        options.as_json + options.profile("?", "a profile whose image will run here") + options.target + options.host,
     ),
     "push": Command(
         "registry",
         "push a verified image to REGISTRY",
         "push quickstart --registry host/team",
         options.as_json + PLAN + options.registry + options.trusted + options.lesser,
-        helps={"--force": f"{options.FORCE}; replace another image under a pushed tag"},
+        helps={"--force": f"{options.FORCE}. Also replace another image under the same tag"},
     ),
     "pull": Command(
         "registry",
-        "pull the prebuilt image of exactly this plan",
+        "pull the image of exactly this plan from REGISTRY",
         "pull quickstart --registry host/team",
         options.as_json + PLAN + options.registry + options.lesser,
+        helps={f"--{word}": f"pull an image that was pushed with --{word}" for word, _ in LESSER},
     ),
     "index": Command(
         "index",
-        "write what REGISTRY has as JSON and as a page: tags, sizes, packages, proofs; no image is pulled",
+        "write a list of the images in REGISTRY as JSON and HTML, without a pull",
         "index --registry host/team",
-        options.as_json + options.profile("*", "of these alone") + options.registry + options.index_folder,
+        options.as_json + options.profile("*", "profiles (default: all)") + options.registry + options.index_folder,
     ),
     "search": Command(
         "index",
-        "list the images of REGISTRY, or of an index, that hold what is required",
+        "list the images in REGISTRY, or in an index, that contain given packages",
         "search 'vllm>=0.20' --chip a3 --registry host/team",
         options.as_json + options.wanted + options.place + options.registry,
-        helps={"--arch": options.ARCH.format("any")},
     ),
     "save": Command(
         "archive",
@@ -250,24 +253,24 @@ COMMANDS = {
     ),
     "bundle": Command(
         "archive",
-        "write an image, or only what is new since an older one, into one file with its own loader",
+        "write an image, or only its new layers, to a file that includes a loader",
         "bundle quickstart --output q.tar --since old.tar.json",
         options.as_json + PLAN + options.archive + options.since,
     ),
     "load": Command(
         "archive",
-        "check and load what bundle or save wrote",
+        "check and load a file that bundle or save wrote",
         "load q.tar",
         options.as_json + options.archive_to_load,
     ),
     "clean": Command(
         "host",
-        "show what Cannery holds on disk; remove what is named",
+        "show what Cannery keeps on disk, and remove the kinds that you name",
         "clean trials --older-than 7d",
         options.as_json + options.kept,
     ),
     "completion": Command(
-        "list", "print what completes commands and options in a shell", "completion bash", options.shell
+        "list", "print a script that completes commands and options in a shell", "completion bash", options.shell
     ),
 }
 # Those that take one profile as their only word, which make calls PROFILE.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
-LEVEL_HELP = "only this level, repeatable (default: all but train, which takes one step of GRPO on a tiny model)"
+LEVEL_HELP = "run this level only (repeatable; default: all but train, which takes one GRPO step on a tiny model)"
 # Kinds that were, and what removes them now.
 GONE_KINDS = {"engine": "in a checkout, `make engine-remove` removes the engine of tools/engine.py"}
 
@@ -67,11 +67,11 @@ def add_common(sub: ArgumentParser) -> None:
     nothing = argparse.SUPPRESS
     add("-q", "--quiet", action="store_true", default=nothing, help="print results and errors only")
     names = ("--verbose",) if has_volume else ("-v", "--verbose")
-    words = "also print what build steps print, and requests to registries"
+    words = "also print the output of build steps, and requests to registries"
     add(*names, action="store_true", default=nothing, help=words)
-    words = "colours: auto (a terminal, and NO_COLOR is not set), always, never"
+    words = "when to use colours: auto (default: on a terminal, if NO_COLOR is not set), always or never"
     add("--color", choices=("auto", "always", "never"), default=nothing, help=words)
-    words = "a folder of your profiles/, components/ …, laid over images/ (default: CANNERY_CATALOG)"
+    words = "folder with your own profiles/, components/ and so on, in addition to images/ (default: CANNERY_CATALOG)"
     sub.add_argument("--catalog", metavar="DIR", default=nothing, help=words)
 
 
@@ -90,7 +90,7 @@ def _number(option: str, pattern: str, what: str, hint: str) -> Callable[[str], 
 def _age(text: str) -> float:
     found = re.fullmatch(r"([0-9]{1,4})([hdw])", text)
     if not found:
-        raise UsageError(f"--older-than: {text!r} is no age", hint="a number of hours, days or weeks: 12h, 7d, 2w")
+        raise UsageError(f"--older-than: {text!r} is not an age", hint="a number of hours, days or weeks: 12h, 7d, 2w")
     return float(found[1]) * {"h": 3600, "d": 86400, "w": 604800}[found[2]]
 
 
@@ -107,7 +107,7 @@ def _output(text: str) -> str:
     kind, _, folder = text.partition(":")
     if text in {"docker", "store"} or (kind == "oci" and folder):
         return text
-    raise UsageError(f"--output: {text!r} is no place for an image", hint="docker, store or oci:DIR")
+    raise UsageError(f"--output: {text!r} is not a place for an image", hint="docker, store or oci:DIR")
 
 
 def _file(text: str) -> str:
@@ -120,181 +120,200 @@ def _file(text: str) -> str:
 # What a command is about: a profile, its target, and other versions and files than its own.
 
 
-def profile(nargs: str | None = None, words: str = "a profile") -> Options:
+def profile(nargs: str | None = None, words: str = "a profile; `list` prints their names") -> Options:
     """Return what takes profiles: one, or as many as argparse's `nargs` allows."""
     return (_one("profile PROFILE", words, nargs=nargs),)
 
 
 ARCH = "amd64 or arm64 (default: {})"
-place = (
-    _one("--cann VERSION", "CANN line, as 8.5.0 or 8.3.rc1"),
-    _one("--chip CHIP", "910b a3 310p 910 950, or a name that npu-smi prints"),
-    _one("--os OS", "as ubuntu22.04, openeuler24.03"),
-    _one("--python X.Y", 'as "3.11"'),
-    _one("--arch ARCH", ARCH.format("this host's")),
-)
-target = (*place, _one("--base BASE", "standin, a tag of images/bases, or a full image reference"))
-wheelhouse = (_one("--wheelhouse DIR", "a folder of your wheels, searched before any index"),)
-RELEASES = "release: releases of the package index in place of git commits; release:NAME,NAME of these alone"
-FORCE = "continue in spite of findings; stamped into manifest, tag and labels"
+
+
+def _place(otherwise: str, arch: str) -> Options:
+    """Return what takes a target without its base; the arguments are the defaults that --help prints."""
+    return (
+        _one("--cann VERSION", f"CANN version, for example 8.5.0 or 8.3.rc1 (default: {otherwise})"),
+        _one("--chip CHIP", f"910b, a3, 310p, 910 or 950, or a name that npu-smi prints (default: {otherwise})"),
+        _one("--os OS", f"operating system, for example ubuntu22.04 or openeuler24.03 (default: {otherwise})"),
+        _one("--python X.Y", f"Python version, for example 3.11 (default: {otherwise})"),
+        _one("--arch ARCH", ARCH.format(arch)),
+    )
+
+
+place = _place("any", "any")
+BASE = "base image: standin, a tag of a CANN image, or an image reference (default: the profile's)"
+target = (*_place("the profile's", "this host's"), _one("--base BASE", BASE))
+wheelhouse = (_one("--wheelhouse DIR", "folder with your own wheels, which is searched before any index"),)
+RELEASES = "release: use releases from the package index instead of git commits; release:NAME,NAME: only for these"
+FORCE = "continue despite errors that check reports; the image's tag then ends with -forced"
 versions = (
-    _listed("--pin NAME==VERSION", "another version, this time (repeatable)"),
+    _listed("--pin NAME==VERSION", "use this version in place of the profile's, for this run (repeatable)"),
     _one("--sources WHICH", RELEASES),
     _switch("--force", FORCE),
 )
-git_mirror = (_one("--git-mirror DIR", "a folder of git repositories of yours, in place of the network"),)
-own_trees = (_listed("--src NAME=DIR", "your own tree of a source (repeatable)"),)
-patch_sets = (_one("--patches DIR", "a folder of patch sets of yours, <repo>/<commit>/*.patch"),)
+git_mirror = (_one("--git-mirror DIR", "take git repositories from this folder instead of the network"),)
+own_trees = (_listed("--src NAME=DIR", "use your own tree of a source (repeatable)"),)
+patch_sets = (_one("--patches DIR", "folder with your own patch sets: <repo>/<commit>/*.patch"),)
 sources = (*git_mirror, *patch_sets, *own_trees)
 
 # What is printed.
 as_json = (_switch("--json", "print JSON"),)
-settings = (
-    _switch("--settings", "the settings of this machine in place of a profile: each value, and where it was read"),
-)
+settings = (_switch("--settings", "show the settings of this machine, and where each was read, instead of a profile"),)
 every_note = (_switch("--all", "print every note of a long list"),)
-document = (_one("--output FILE", "file to write (default: standard output; of HTML: in out/reports)"),)
-older = (_one("--against OLD", "what differs from it, which is given as to diff"),)
-shell = (_one("shell", choices=("bash", "zsh")),)
+document = (_one("--output FILE", "file to write (default: standard output)"),)
+older = (_one("--against OLD", "also report what changed since OLD: anything that `diff` takes"),)
+shell = (_one("shell", "bash or zsh", choices=("bash", "zsh")),)
 
 
 def form(first: str, *others: str) -> Options:
     """Return what takes --format, one of some words; the first is the default."""
-    words = f"{first} (default) or {' or '.join(others)}"
+    words = f"output format: {', '.join((f'{first} (default)', *others[:-1]))} or {others[-1]}"
     return (_one("--format", words, choices=(first, *others), default=first),)
 
 
-SIDE = "a profile, REVISION:PROFILE of this checkout, a lock, a manifest.json, or an image on this host"
-two_sides = (_one("old OLD", SIDE), _one("new NEW", "the same, to compare with it"))
+SIDE = "a profile, REVISION:PROFILE of this checkout, a lock file, a manifest.json, or an image on this host"
+two_sides = (_one("old OLD", SIDE), _one("new NEW", "what to compare it with: one of the same kinds"))
 
 # What is written into the catalog.
 new_profile = (
-    _one("--like PROFILE", "the profile whose file it is a copy of", required=True),
-    _one("--summary TEXT", "what it is, in a line"),
+    _one("--like PROFILE", "profile to copy", required=True),
+    _one("--summary TEXT", "one line that describes the new profile"),
 )
-IMAGES = "an image reference with a CANN tag (all its tags are read), or a folder with <tag>/Dockerfile in it"
-new_base = (_one("line LINE", "the CANN version, as 9.2.0"), _one("source SOURCE", IMAGES))
-PLACES = "a file that lists what it asks for, as requirements.txt or setup.py (repeatable; default: as known)"
+IMAGES = "a CANN image of this version (all tags of the version are read), or a folder with <tag>/Dockerfile in it"
+new_base = (_one("line LINE", "CANN version, for example 9.2.0"), _one("source SOURCE", IMAGES))
+PLACES = "file to read requirements from, for example setup.py (repeatable; default: those of the newest entry)"
 fact = (
-    _one("fact NAME==WHAT", "a component, and its version on the package index or a full commit"),
-    _switch("--print", "print the entry, and write nothing", dest="print_only"),
+    _one("fact NAME==WHAT", "a component, and a version on the package index or a full commit hash"),
+    _switch("--print", "print the entry instead of writing it", dest="print_only"),
     _listed("--from PLACE", PLACES, dest="places"),
-    _listed("--without GLOB", "leave out packages that another build of it asks for, as 'nvidia-*' (repeatable)"),
-    _one("--as-version VERSION", "of a commit: what the distribution calls itself there"),
+    _listed("--without GLOB", "leave out requirements on packages that match, for example 'nvidia-*' (repeatable)"),
+    _one("--as-version VERSION", "for a commit: the version that the package has at it"),
 )
-proof_file = (_one("file FILE", "what verify --record wrote"),)
+proof_file = (_one("file FILE", "file that `verify --record` wrote"),)
 
 # Patch sets.
-one_repo = (_one("repo REPO", "the patches of this source alone", nargs="?"),)
-repo = (_one("repo REPO", "a source component, or its distribution"),)
+one_repo = (_one("repo REPO", "show the patches of this source only", nargs="?"),)
+repo = (_one("repo REPO", "a source component, or the name of its package"),)
 port = (
     *repo,
-    _one("start FROM", "the commit that the set is for"),
-    _one("to TO", "the commit to try it on"),
-    _one("--output DIR", "a folder of sets that it is written to where all of it applies"),
+    _one("start FROM", "commit that the set was made for"),
+    _one("to TO", "commit to try it on"),
+    _one("--output DIR", "folder of patch sets to write it to, if all of it applies"),
 )
 new_set = (
     *repo,
-    _one("--tree DIR", "the working tree whose changes since HEAD it is made of"),
-    _one("--output DIR", "the folder of sets that it is written to (default: images/patches)"),
+    _one("--tree DIR", "working tree with your changes since HEAD"),
+    _one("--output DIR", "folder of patch sets to write it to (default: images/patches)"),
 )
 
 # How an image is built and verified, and where it goes.
 folder = (_one("--output DIR", "folder to write (default: out/<profile>-<target>)"),)
-LOCKED = "take no hash from an index that the lock is missing: exit 3 (default where CI is set)"
+LOCKED = "exit with code 3 if the lock is missing a hash, instead of taking it from the index (default if CI is set)"
 locked = (_one("--locked", LOCKED, action=argparse.BooleanOptionalAction),)
-WAYS = "auto (default), assemble (this host makes what needs no system) or bake (BuildKit makes every layer)"
+WAYS = "who makes layers of wheels: assemble (this host), bake (BuildKit), auto (default: this host if it can)"
 build = (
-    _switch("--no-verify", "build only"),
-    _switch("--no-cache", "build every stage again"),
-    _switch("--no-stamp", "look at everything again, even where nothing has changed"),
-    _one("--builder NAME", "a buildx builder of yours (real bases only); the image is loaded back"),
-    _one("--cache REF", "BuildKit's cache: read from REF in a registry, and written there"),
-    _one("--with", f"who makes the layers: {WAYS}", choices=("auto", "assemble", "bake"), dest="way", default="auto"),
-    _switch("--reuse", "pull the prebuilt image from REGISTRY where it is there, else build"),
+    _switch("--no-verify", "do not verify the image"),
+    _switch("--no-cache", "make every layer again, without the build cache"),
+    _switch("--no-stamp", "check and build even if nothing has changed since the last run"),
+    _one("--builder NAME", "build with this buildx builder and load the image from it (real bases only)"),
+    _one("--cache REF", "read BuildKit's cache from this reference in a registry, and write it there"),
+    _one("--with", WAYS, choices=("auto", "assemble", "bake"), dest="way", default="auto"),
+    _switch("--reuse", "pull the image from REGISTRY if it is there, and build it otherwise"),
 )
 proof = (
-    _switch("--verify-again", "run verify even when this very image has passed"),
-    _switch("--require-npu", "an NPU level that cannot run is exit 4, not a skip"),
+    _switch("--verify-again", "run verify even if this image has already passed"),
+    _switch("--require-npu", "exit with code 4 if the NPU checks cannot run, instead of skipping them"),
 )
-AGAINST = "an image of yours, as docker commit makes one: how it differs from PROFILE, or which profile is nearest"
-RECORD = "with --level npu or train, on a host with NPUs: write what was found, and nothing that names the host"
+AGAINST = "compare an image that was made by hand with PROFILE, or with the nearest profile"
+RECORD = "write a proof to FILE: the results, without names of the host (needs NPUs, and --level npu or train)"
 verified = (
-    _one("--image REF", "another image than the profile's"),
+    _one("--image REF", "verify this image instead of the profile's"),
     _one("--against IMAGE", AGAINST),
-    _switch("--all", "print every check, as -v does too (default: failures, warnings and a line a level)"),
+    _switch("--all", "print every check, as -v does (default: failures, warnings and one line for each level)"),
     _listed("--level", LEVEL_HELP, choices=LEVELS),
     _one("--record FILE", RECORD, type=_file),
 )
-LESSER = {"unverified": "that verify has not run on", "partial": "verified by its files alone"}
-MOVED = "an image {what}, whose tag ends with -{word}; no moving tag follows"
+LESSER = {"unverified": "was not verified", "partial": "was verified by its files alone"}
+MOVED = "push an image that {what}; its tag then ends with -{word}, and no moving tag is set"
 lesser = tuple(
     _one(f"--{word}", MOVED.format(word=word, what=what), action="store_const", dest="proof", const=word, default="")
     for word, what in LESSER.items()
 )
-WHERE = "docker (default where an engine answers), store (Cannery's own, without an engine) or oci:DIR (a layout)"
+WHERE = "docker (default if an engine is running), store (Cannery's image store) or oci:DIR (an OCI image layout)"
 several = (
-    _one("--output WHERE", f"where the image goes: {WHERE}", type=_output),
-    _switch("--push", "push it to REGISTRY when verify has passed"),
-    _switch("--keep-going", "of several images, go on with the others where one fails"),
+    _one("--output WHERE", f"where to put the image: {WHERE}", type=_output),
+    _switch("--push", "push the image to REGISTRY after verify has passed"),
+    _switch("--keep-going", "with several images: continue with the others if one fails"),
 )
 REGISTRY = "HOST/PATH/<profile>:<tag>"
-registry = (_one("--registry HOST/PATH", f"where images are: {REGISTRY}"),)
-ATTACHED = "attach its bill of materials (CycloneDX, SPDX) and provenance to it, in a registry that takes OCI manifests"
-SIGNED = "sign it by cosign, and what is attached: a key as cosign takes it, or keyless; cosign's options behind it"
+registry = (_one("--registry HOST/PATH", f"registry of the images: {REGISTRY}"),)
+ATTACHED = "attach bill of materials (CycloneDX, SPDX) and provenance; the registry must accept OCI manifests"
+SIGNED = "sign with cosign: KEY is what `cosign --key` takes, or keyless; further words in it are options of cosign"
 trusted = (_switch("--attach", ATTACHED), _one("--sign KEY", SIGNED))
 index_folder = (_one("--output DIR", "folder to write index.json and index.html to (default: out/index)"),)
 wanted = (
-    _one("requirements REQUIREMENT", "what it holds, as 'vllm>=0.20' in quotes", nargs="*"),
-    _one("--index FILE", "an index.json (default: read REGISTRY)"),
+    _one(
+        "requirements REQUIREMENT", "package that the image contains, for example 'vllm>=0.20' (in quotes)", nargs="*"
+    ),
+    _one("--index FILE", "search this index.json instead of REGISTRY"),
 )
-archive = (_one("--output FILE", "file to write, FILE.tar; FILE.tar.json beside it describes it"),)
-since = (_one("--since OLD", "only the layers that are not in OLD: a bundle, a side file, or an image on this host"),)
+archive = (_one("--output FILE", "file to write, for example q.tar; q.tar.json will describe it"),)
+SINCE = "write only the layers that OLD does not have; OLD is a bundle, its .tar.json, or an image on this host"
+since = (_one("--since OLD", SINCE),)
 archive_to_load = (
-    _one("file FILE", "what bundle or save wrote, with its FILE.json beside it"),
-    _switch("--force", "without a side file, or for another architecture"),
+    _one("file FILE", "file that bundle or save wrote; its FILE.json must be beside it"),
+    _switch("--force", "load it without FILE.json, or for another architecture"),
 )
 kept = (
-    _one("kinds KIND", f"what to remove: {' '.join(CLEAN_KINDS)}", nargs="*", type=_clean_kind),
-    _one("--older-than AGE", "only what is older, for example 7d, 12h, 2w", type=_age, default=0.0),
+    _one("kinds KIND", f"what to remove (default: nothing): {', '.join(CLEAN_KINDS)}", nargs="*", type=_clean_kind),
+    _one(
+        "--older-than AGE",
+        "remove only what is older: for example 12h, 7d or 2w (hours, days, weeks)",
+        type=_age,
+        default=0.0,
+    ),
     _one(
         "--keep N",
-        "leave the newest N of each kind",
-        type=_number("--keep", r"[0-9]{1,4}", "no number", "0 to 9999"),
+        "keep the newest N of each kind",
+        type=_number("--keep", r"[0-9]{1,4}", "not a number", "0 to 9999"),
         default=0,
     ),
 )
 
 # Containers and hosts.
+NETWORK = "host: the host's network, for jobs on several hosts; none: no network (default: a network of its own)"
 container = (
-    _one("--npus CARDS", "cards, as 0,1,4-7, all (the default: all present), or none"),
-    _one("--runtime", "let the Ascend Docker runtime bring them, in place of single device nodes", choices=("ascend",)),
-    _one("--network", "host: for jobs on several hosts (default: a network of its own)", choices=("host", "none")),
-    _one("--interface NAME", "with --network host: the interface that HCCL and gloo use"),
-    _listed("-v --volume SRC:DST", "as docker's -v (repeatable)"),
-    _listed("-e --env NAME[=VALUE]", "as docker's -e (repeatable)"),
-    _switch("--no-caches", "without your caches of models (huggingface, modelscope)"),
+    _one("--npus CARDS", "cards to use: numbers such as 0,1,4-7; all (default); or none"),
+    _one(
+        "--runtime", "let the Ascend Docker Runtime add the cards, instead of single device nodes", choices=("ascend",)
+    ),
+    _one("--network", NETWORK, choices=("host", "none")),
+    _one("--interface NAME", "with --network host: network interface for HCCL and gloo"),
+    _listed("-v --volume SRC:DST", "mount a folder, as docker run does (repeatable)"),
+    _listed("-e --env NAME[=VALUE]", "set a variable, as docker run does (repeatable)"),
+    _switch("--no-caches", "do not mount your caches of models (huggingface, modelscope)"),
     _one("--name", "name of the container"),
-    _one("--workdir DIR", "the folder that its command starts in (default: the image's)"),
-    _one("--user UID[:GID]", "as docker's --user, by number (default: whom the image runs as)"),
+    _one("--workdir DIR", "working directory in the container (default: the image's)"),
+    _one("--user UID[:GID]", "user and group, by number (default: the image's)"),
 )
 command_in_container = (
-    _switch("--detach", "in the background; prints the container's id"),
-    _switch("--print", "print what starts it with the chip's full model", dest="show"),
-    _one("--format", "what --print prints (default: docker)", choices=tuple(form.value for form in RunFormat)),
+    _switch("--detach", "run in the background, and print the container's id"),
+    _switch(
+        "--print", "start nothing; print the command or file, for a host that has all devices of the chip", dest="show"
+    ),
+    _one("--format", "format of --print (default: docker)", choices=tuple(form.value for form in RunFormat)),
     _one(
         "--nodes N",
-        "nodes of the RayCluster (default: 1)",
-        type=_number("--nodes", r"[1-9][0-9]{0,3}", "no number of nodes", "1 to 9999"),
+        "number of nodes of the RayCluster (default: 1)",
+        type=_number("--nodes", r"[1-9][0-9]{0,3}", "not a number of nodes", "1 to 9999"),
     ),
 )
 own_command = (
-    _one("text COMMAND", "the docker run line, as one argument; - reads standard input", nargs="?"),
-    _one("--file FILE", "a compose file, manifest or workflow, not a command; repeatable", action="append"),
-    _one("--chip CHIP", "the chip of the host that is to run it"),
-    _one("--arch ARCH", "the CPU architecture of that host"),
+    _one("text COMMAND", "a docker run command as one argument, or - to read it from standard input", nargs="?"),
+    _one("--file FILE", "a compose file, manifest or workflow, instead of a command (repeatable)", action="append"),
+    _one("--chip CHIP", "chip of the host that will run it"),
+    _one("--arch ARCH", "CPU architecture of that host"),
 )
 host = (
-    _one("--root DIR", "a tree copied from another host, in place of this one"),
-    _one("--user USER", "who uses the NPUs, by name or number (default: who runs this)"),
+    _one("--root DIR", "check a tree copied from another host, instead of this host"),
+    _one("--user USER", "user who will use the NPUs, by name or number (default: you)"),
 )

@@ -79,7 +79,7 @@ def test_a_layout_is_of_one_image() -> None:
 
 @pytest.mark.parametrize("text", ["oci:", "oci", "tar:x", ""])
 def test_a_place_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is no place for an image"):
+    with pytest.raises(UsageError, match="is not a place for an image"):
         parse(["image", "a", "--output", text])
 
 
