@@ -110,10 +110,9 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
         is_system = row["kind"] == ComponentKind.SYSTEM
         pin = f"== {row['pin']}" if row["pin"] else "of the base's OS" if is_system else "locked"
         index = f", index {row['index']}" if row["index"] else ""
-        if row["hosts"]:
-            what = row.get("file") or f"at {row['commit'] or row['version']}"
+        if row["commit"]:
             hosts = " ".join(f"{host}:{repository}" for host, repository in row["hosts"].items())
-            index += f", {hosts} {what}"
+            index += f", {hosts} at {row['commit']}"
         print(f"  {row['name']:<{width}}  {pin:<16} {row['kind']}{index}: {row['summary']}")
         if row["asks"]:
             print(f"{indent}asks for: {', '.join(row['asks'])}")

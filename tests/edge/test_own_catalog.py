@@ -111,6 +111,17 @@ def test_a_wrong_own_table_is_named_by_its_line(
     assert (where, word in text) == (f"own/compatibility.yaml:{line}", True)
 
 
+def test_a_release_that_no_component_knows_is_shown(small: Small, own: Path) -> None:
+    commit, known = "a" * 40, "{version: '1.0', source: s}"
+    text = f"kind: source\nsummary: s\ninstall: wheel\nhosts: {{github: o/r}}\nrevisions: {{{commit}: {known}}}\n"
+    (own / "components/src.yaml").write_text(text)
+    for pin, shown in (("release: 9.9.9", "== 9.9.9"), (f"commit: {commit}", f"github:o/r at {commit}")):
+        (own / "profiles/mine.yaml").write_text(f"extends: stack\ncomponents: [{{name: src, {pin}}}]\n")
+        done = small("show", "mine", "--catalog", "own")
+        assert (done.code, done.err) == (ExitCode.DONE, "")
+        assert shown in next(line for line in done.out.splitlines() if line.startswith("  src "))
+
+
 def test_errors_name_the_file_of_the_right_folder(small: Small, own: Path) -> None:
     (own / "profiles/mine.yaml").write_text("summary: mine\nshm_size: lots\n")
     where, _ = refused(small, "show", "mine", "--catalog", "own")
