@@ -1,8 +1,9 @@
-"""A treemap: nested boxes with areas in proportion to sizes ("Squarified Treemaps", Bruls et al., 2000)."""
+"""A treemap: nested boxes with areas in proportion to sizes. A frame is cut in two, and so is each part of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,50 +38,34 @@ def treemap(groups: Mapping[str, Mapping[str, int]], frame: Box) -> Iterator[Til
     """Yield the tiles of {group: {name: bytes}}: each group, then its members."""
     sizes = {group: sum(parts.values()) for group, parts in groups.items() if sum(parts.values()) > 0}
     order = sorted(sizes, key=lambda group: (-sizes[group], group))
-    for number, (group, box) in enumerate(zip(order, squarified([sizes[one] for one in order], frame), strict=True)):
+    for number, (group, box) in enumerate(zip(order, boxes_of([sizes[one] for one in order], frame), strict=True)):
         yield Tile(group, "", sizes[group], box, number)
         parts = sorted(((size, name) for name, size in groups[group].items() if size > 0), key=lambda p: (-p[0], p[1]))
         # The members fill the part below the group's title, if there is room for one.
         edge = min(EDGE, box.width / 8, box.height / 8)
         top = TITLE if box.height > 3 * TITLE else edge
         inside = Box(box.x + edge, box.y + top, box.width - 2 * edge, box.height - top - edge)
-        inner = squarified([size for size, _ in parts], inside)
+        inner = boxes_of([size for size, _ in parts], inside)
         for (size, name), place in zip(parts, inner, strict=True):
             yield Tile(group, name, size, place, number)
 
 
-def squarified(sizes: Sequence[float], frame: Box) -> list[Box]:
-    """Return a box for each of `sizes` (above 0, largest first). Together they fill the frame."""
-    scale = frame.width * frame.height / (sum(sizes) or 1)
-    areas, boxes = [size * scale for size in sizes], []
-    while areas:
-        side = min(frame.width, frame.height)
-        count = 1
-        while count < len(areas) and _worst(areas[: count + 1], side) <= _worst(areas[:count], side):
-            count += 1
-        row, frame = _row(areas[:count], frame)
-        boxes += row
-        areas = areas[count:]
-    return boxes
+def boxes_of(sizes: Sequence[float], frame: Box) -> list[Box]:
+    """Return a box for each of `sizes` (above 0, largest first). Together they fill the frame.
 
-
-def _worst(areas: Sequence[float], side: float) -> float:
-    """Return the worst ratio of width and height in a row along `side`; areas come largest first."""
-    total = sum(areas)
-    return max(side**2 * areas[0] / total**2, total**2 / (side**2 * areas[-1]))
-
-
-def _row(areas: Sequence[float], frame: Box) -> tuple[list[Box], Box]:
-    """Return the boxes of a row along the shorter side of the frame, and what is left of the frame."""
-    is_wide, total = frame.width >= frame.height, sum(areas)
-    side, longer = sorted((frame.width, frame.height))
-    depth = min(total / side, longer)  # the last row may be out by what was lost in rounding
-    boxes, at = [], frame.y if is_wide else frame.x
-    for area in areas:
-        length = side * area / total
-        boxes.append(Box(frame.x, at, depth, length) if is_wide else Box(at, frame.y, length, depth))
-        at += length
-    left = max(longer - depth, 1e-9)
-    if is_wide:
-        return boxes, Box(frame.x + depth, frame.y, left, frame.height)
-    return boxes, Box(frame.x, frame.y + depth, frame.width, left)
+    The frame is cut across its longer side, where both parts are nearest to the same size.
+    """
+    if len(sizes) < 2:
+        return [frame] * len(sizes)
+    total, before = sum(sizes), list(accumulate(sizes))
+    count = min(range(1, len(sizes)), key=lambda number: abs(total - 2 * before[number - 1]))
+    share = before[count - 1] / total
+    if frame.width >= frame.height:
+        width = frame.width * share
+        one = replace(frame, width=width)
+        other = replace(frame, x=frame.x + width, width=frame.width - width)
+    else:
+        height = frame.height * share
+        one = replace(frame, height=height)
+        other = replace(frame, y=frame.y + height, height=frame.height - height)
+    return boxes_of(sizes[:count], one) + boxes_of(sizes[count:], other)

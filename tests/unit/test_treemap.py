@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cannery.report.treemap import Box, squarified, treemap
+from cannery.report.treemap import Box, boxes_of, treemap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def check(boxes: Sequence[Box], frame: Box) -> None:
 def test_boxes_fill_the_frame_and_no_two_overlap(sizes: list[int], width: float, height: float) -> None:
     frame = Box(0, 0, width, height)
     order = sorted(sizes, reverse=True)
-    boxes = squarified(order, frame)
+    boxes = boxes_of(order, frame)
     check(boxes, frame)
     assert sum(map(area, boxes)) == pytest.approx(area(frame))
     for size, box in zip(order, boxes, strict=True):
@@ -57,13 +57,13 @@ def test_boxes_fill_the_frame_and_no_two_overlap(sizes: list[int], width: float,
 
 
 def test_equal_sizes_make_squares() -> None:
-    boxes = squarified([1, 1, 1, 1], Box(0, 0, 100, 100))
+    boxes = boxes_of([1, 1, 1, 1], Box(0, 0, 100, 100))
     assert {(box.width, box.height) for box in boxes} == {(50, 50)}
 
 
-def test_the_example_of_the_paper() -> None:
+def test_a_frame_is_cut_into_halves() -> None:
     """Sizes 6 6 4 3 2 2 1 in a frame of 6 by 4: the first two make a column of 3 by 2 each."""
-    boxes = squarified([6, 6, 4, 3, 2, 2, 1], Box(0, 0, 6, 4))
+    boxes = boxes_of([6, 6, 4, 3, 2, 2, 1], Box(0, 0, 6, 4))
     assert boxes[:2] == [Box(0, 0, 3, 2), Box(0, 2, 3, 2)]
     assert max(max(b.width / b.height, b.height / b.width) for b in boxes) <= 3
 
