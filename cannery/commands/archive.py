@@ -72,6 +72,7 @@ def _packed(
     show = partial(transfer, f"bundling {path}", stream=sys.stderr, is_terminal=context.is_terminal)
     if isinstance(place, StorePlace):
         store = place.store
+        store.bring(wanted)
         with show(sum(store.needed_layer(one).size for one in wanted)) as view:
             yield stored_layers(store, wanted, view), store.blob_path(image.id).read_bytes
         return

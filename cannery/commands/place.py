@@ -7,6 +7,7 @@ import sys
 import weakref
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine, lost_connection
@@ -18,11 +19,12 @@ from cannery.util.io.locks import shared
 from cannery.util.io.namespace import AS_ROOT, can_be_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cannery.context import Context
     from cannery.host.io.place import ImagePlace
+    from cannery.store.describe import Layer
 
 
 def engine_place(context: Context) -> EnginePlace:
@@ -110,7 +112,23 @@ def store_place(context: Context) -> StorePlace:
 
 
 def _store(context: Context) -> Store:
-    return Store(context.cache / "images")
+    return Store(context.cache / "images", partial(_fetch, context))
+
+
+def _fetch(context: Context, store: Store, layers: Sequence[Layer]) -> None:
+    """Fetch layers of the image store that are still in a registry. Raises `NetworkError`."""
+    from cannery.engine.io.transfer_view import transfer
+    from cannery.ship.io.registry import access_of, refusals
+    from cannery.store.io.transfer import Route, bring
+
+    access, hint = access_of(context.pip, context.env), "the same command goes on from here"
+    for name in dict.fromkeys(layer.origins[0] for layer in layers):
+        some, words = [layer for layer in layers if layer.origins[0] == name], f"fetching layers of {name}"
+        with (
+            refusals(access, name.partition("/")[0], name, hint, "fetch: "),
+            transfer(words, 0, sys.stderr, is_terminal=context.is_terminal) as view,
+        ):
+            bring(store, Route(f"{name}:latest", access, view, context.say), some)
 
 
 def use_lock(cache: Path) -> Path:

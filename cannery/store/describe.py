@@ -7,7 +7,7 @@ registries take no OCI manifest, so Docker's are what a push makes; a folder in 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from cannery.util.addresses import DIGEST, parse_reference
@@ -51,16 +51,20 @@ class Blob:
 
 @dataclass(frozen=True)
 class Layer(Blob):
-    """A layer as gzip: also the diff id and bytes of its tar, and the repositories (`host/name`) that have the blob."""
+    """A layer as gzip: also the DiffID and bytes of its tar, and the repositories (`host/name`) that have the blob.
+
+    The blob of a layer with `is_remote` is only in these repositories, and `raw` is its size there.
+    """
 
     diff_id: str
     raw: int
     origins: tuple[str, ...] = ()
+    is_remote: bool = False
 
     def also_in(self, repository: str) -> Layer:
         """Return the layer with one more repository that has it, the newest first."""
         kept = [one for one in self.origins if one != repository]
-        return Layer(self.digest, self.size, self.diff_id, self.raw, (repository, *kept)[:MOST_ORIGINS])
+        return replace(self, origins=(repository, *kept)[:MOST_ORIGINS])
 
 
 def full_name(reference: str) -> str:

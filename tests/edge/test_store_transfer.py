@@ -26,8 +26,9 @@ from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image
 from cannery.ship.published import LIST_TYPE
 from cannery.store.describe import DOCKER, OCI
 from cannery.store.io import transfer
+from cannery.store.io.archive import write_oci
 from cannery.store.io.store import Store
-from cannery.store.io.transfer import Route, fetch, push
+from cannery.store.io.transfer import Route, bring, fetch, push
 from cannery.util.io.pip_settings import PipSettings
 from cannery.util.io.waiting import WAITS
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cannery.engine.io.blobs import Content
     from cannery.engine.io.registry import Repository
 
 LARGE = tar_of(("large", os.urandom(300_000)))
@@ -165,9 +167,9 @@ def test_layers_are_sent_at_once(store: Store, registry: StoringRegistry, monkey
     together = threading.Barrier(transfer.UPLOADS, timeout=20)
     send = transfer.send_blob
 
-    def slow(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
+    def slow(repository: Repository, location: str, content: Content, moved: Callable[[int], None]) -> None:
         together.wait()
-        send(repository, location, digest, path, moved)
+        send(repository, location, content, moved)
 
     monkeypatch.setattr(transfer, "send_blob", slow)
     to = route(registry)
@@ -183,9 +185,9 @@ def test_a_layer_that_is_refused_ends_the_others(
     refused, begun = store.layer(sha(UPPER)), threading.Barrier(3, timeout=20)
     assert refused is not None
 
-    def stuck(_repository: Repository, _location: str, digest: str, _path: Path, moved: Callable[[int], None]) -> None:
+    def stuck(_repository: Repository, _location: str, content: Content, moved: Callable[[int], None]) -> None:
         begun.wait()
-        if digest == refused.digest:
+        if content.digest == refused.digest:
             raise DeniedError("it refuses access (HTTP 403)")
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -208,11 +210,11 @@ def test_what_arrives_beside_a_lost_connection_stays(
     assert lost is not None
     send = transfer.send_blob
 
-    def unlucky(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
-        sent.append(digest)
-        if digest == lost.digest and sent.count(digest) == 1:
+    def unlucky(repository: Repository, location: str, content: Content, moved: Callable[[int], None]) -> None:
+        sent.append(content.digest)
+        if content.digest == lost.digest and sent.count(lost.digest) == 1:
             raise PassingError("connection lost")
-        send(repository, location, digest, path, moved)
+        send(repository, location, content, moved)
 
     monkeypatch.setattr(transfer, "send_blob", unlucky)
     push(store, "demo:1", route(registry))
@@ -287,6 +289,92 @@ def test_an_image_is_fetched_with_the_layers_that_are_missing(
         fetch(other, here, "amd64")
     with pytest.raises(AbsentError):
         fetch(other, route(registry, "team/demo:2"), "arm64")
+
+
+def left_there(store: Store, registry: StoringRegistry, *tars: bytes) -> Store:
+    """Return another store that knows an image whose layers are still in the registry."""
+    image = pushed(store, registry, *tars)
+    other = Store(store.folder.with_name("other"), lambda one, layers: bring(one, route(registry), layers))
+    registry.seen.clear()
+    assert fetch(other, route(registry), "arm64", lazily=True).id == image
+    assert registry.count("GET", "/blobs/") == 1  # the configuration
+    assert [other.is_here(sha(tar)) for tar in tars] == [False] * len(tars)
+    return other
+
+
+def test_layers_stay_in_the_registry_until_they_are_read(
+    store: Store, registry: StoringRegistry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = left_there(store, registry, LOWER, UPPER)
+    config = other.put(config_of(sha(LOWER), sha(UPPER), labels={"a": "b"}), "more:1")
+    assert other.needed(config).layers == (sha(LOWER), sha(UPPER))
+    assert registry.count("GET", "/blobs/") == 1
+    other.bring([sha(LOWER)])
+    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [True, False]
+    assert "fetching 1 of 1 layers" in capsys.readouterr().out
+    write_oci(other, "more:1", tmp_path / "layout")
+    for tar in (LOWER, UPPER):
+        mine, theirs = store.needed_layer(sha(tar)), other.needed_layer(sha(tar))
+        assert (mine.digest, mine.raw, mine.origins) == (theirs.digest, theirs.raw, theirs.origins)
+    other.bring([sha(LOWER), sha(UPPER)])
+    assert registry.count("GET", "/blobs/") == 3
+
+
+def test_a_layer_that_is_made_here_need_not_come(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER)
+    other.add(io.BytesIO(LOWER))
+    assert other.is_here(sha(LOWER))
+    assert other.leftovers(spared=-60) == []
+
+
+def test_a_pull_fetches_what_an_earlier_one_has_left_there(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER, UPPER)
+    fetch(other, route(registry), "arm64")
+    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [True, True]
+
+
+@pytest.mark.parametrize("mounts", ["yes", "no"])
+def test_a_push_needs_no_layer_that_is_in_the_registry(store: Store, registry: StoringRegistry, mounts: str) -> None:
+    other = left_there(store, registry, LOWER, UPPER)
+    registry.mounts = mounts
+    push(other, route(registry).reference, route(registry, "team/else:1"))
+    assert registry.count("GET", "/blobs/sha256") == (1 if mounts == "yes" else 3)
+    assert ("team/else", "1") in registry.manifests
+    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [False, False]
+    layer = other.needed_layer(sha(LOWER))
+    assert layer.is_remote
+    assert layer.origins == (f"{registry.host}/team/else", f"{registry.host}/team/demo")
+
+
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("lost", ["source", "target"])
+def test_layers_go_from_one_registry_to_another_without_the_disk(
+    store: Store, registry: StoringRegistry, ranges: bool, lost: str
+) -> None:
+    other = left_there(store, registry, LOWER, LARGE)
+    with StoringRegistry() as target:
+        registry.ranges = ranges
+        (registry if lost == "source" else target).cuts = [10_000_000, 100_000]
+        to = route(target)
+        push(other, route(registry).reference, to)
+        assert all_done(to, 3)
+        assert ("team/demo", "1") in target.manifests
+        for tar in (LOWER, LARGE):
+            digest = other.needed_layer(sha(tar)).digest
+            assert target.blobs["team/demo", digest] == registry.blobs["team/demo", digest]
+    config = other.needed(route(registry).reference).id
+    assert [path.name for path in (other.folder / "blobs/sha256").iterdir()] == [config[7:]]
+
+
+def test_a_layer_that_its_registry_has_lost_is_reported(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER)
+    registry.blobs.clear()
+    with pytest.raises(AbsentError):
+        other.bring([sha(LOWER)])
+    with StoringRegistry() as target, pytest.raises(AbsentError):
+        push(other, route(registry).reference, route(target))
+    assert target.manifests == {}
 
 
 @pytest.mark.parametrize("ranges", [True, False])

@@ -6,15 +6,17 @@ import io
 import math
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from cannery.engine.io.registry import Limits
 from cannery.engine.oci import AbsentError, MalformedError, PassingError, RefusedError
 from cannery.util.addresses import digest_of
+from cannery.util.io.files import Blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from cannery.engine.io.registry import Reply, Repository
@@ -51,18 +53,53 @@ def begin_upload(repository: Repository, digest: str, sources: Iterable[str]) ->
     return _location(repository.call("POST", "blobs/uploads/", {}, b""))
 
 
-def send_blob(repository: Repository, location: str, digest: str, path: Path, moved: Callable[[int], None]) -> None:
-    """Send a file to the URL that `begin_upload` returned; `moved` gets the bytes sent so far.
+@dataclass(frozen=True)
+class Content:
+    """The content of a blob: its digest, its bytes, and what opens it from a byte on."""
+
+    digest: str
+    size: int
+    open: Callable[[int], io.RawIOBase]
+
+
+def file_content(path: Path, digest: str) -> Content:
+    """Return the content of a file."""
+
+    def opened(start: int) -> io.RawIOBase:
+        stream = path.open("rb", buffering=0)
+        stream.seek(start)
+        return stream
+
+    return Content(digest, path.stat().st_size, opened)
+
+
+def remote_content(repository: Repository, digest: str, size: int) -> Content:
+    """Return the content of a blob of a repository. It is fetched while it is read."""
+
+    def blocks(start: int) -> Iterator[bytes]:
+        skipped = 0
+        for block in repository.blob(digest, start):
+            if block is None:  # the registry sends it from the first byte
+                skipped = start
+            else:
+                yield block[skipped:]
+                skipped = max(0, skipped - len(block))
+
+    return Content(digest, size, lambda start: Blocks(blocks(start)))
+
+
+def send_blob(repository: Repository, location: str, content: Content, moved: Callable[[int], None]) -> None:
+    """Send a blob to the URL that `begin_upload` returned; `moved` gets the bytes sent so far.
 
     A lost connection is retried from the last byte that the registry has. The retries start anew whenever that byte
     has moved on. Raises `RefusedError`; `PassingError` if the upload has to begin again.
     """
-    size, start, waits = path.stat().st_size, 0, list(repository.waits)
+    size, start, waits = content.size, 0, list(repository.waits)
     while True:
         part = {"Content-Range": f"{start}-{size - 1}"} if start else {}
 
         def body(at: int = start) -> _Body:
-            return _Body(path, at, moved)
+            return _Body(content, at, moved)
 
         try:
             reply = repository.call_once("PATCH", location, {**_BYTES, **part}, body)
@@ -75,7 +112,7 @@ def send_blob(repository: Repository, location: str, digest: str, path: Path, mo
             waits = list(repository.waits) if there > start else waits
             start = there
     try:
-        repository.call("PUT", _ending(_location(reply), digest), _BYTES, b"")
+        repository.call("PUT", _ending(_location(reply), content.digest), _BYTES, b"")
     except AbsentError as error:  # or an earlier try has ended it, and the response was lost
         raise PassingError("the registry has lost the upload") from error
 
@@ -114,21 +151,25 @@ def _location(reply: Reply, known: str = "") -> str:
     return (found._replace(scheme=asked.scheme) if found.netloc == asked.netloc else found).geturl()
 
 
-class _Body(io.FileIO):
-    """A file from a byte on that reports the position after each read."""
+class _Body(io.BufferedReader):
+    """A blob from a byte on, as `requests` sends it: it has a length and a position, which each read reports."""
 
-    def __init__(self, path: Path, start: int, moved: Callable[[int], None]) -> None:
-        super().__init__(path)
-        self.seek(start)
-        self._moved = moved
+    def __init__(self, content: Content, start: int, moved: Callable[[int], None]) -> None:
+        super().__init__(content.open(start))
+        self._size, self._at, self._moved = content.size, start, moved
 
     def __len__(self) -> int:
-        return os.fstat(self.fileno()).st_size
+        return self._size
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
 
     def read(self, size: int | None = -1) -> bytes:
         """Read."""
-        data = super().read(-1 if size is None else size) or b""
-        self._moved(self.tell())
+        data = super().read(size)
+        self._at += len(data)
+        self._moved(self._at)
         return data
 
 

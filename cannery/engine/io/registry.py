@@ -274,6 +274,8 @@ class Repository:
     def blob(self, digest: str, start: int) -> Iterator[bytes | None]:
         """Yield the blocks of a blob from byte `start` on. A None comes first if the registry sends all of it."""
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+        if len(self._schemes) > 1:
+            self.call("HEAD", f"blobs/{digest}", {})  # finds out whether the registry has TLS
         url = self._url(f"blobs/{digest}")
         try:
             response = self._request("GET", url, headers, self._auth)

@@ -87,7 +87,8 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
         config = store.blob_path(image)
         made = config.stat().st_mtime if config.exists() else 0.0
         kind = "trials" if is_superseded(names) else "images"
-        found[kind].append(Part({one.digest: one.size for one in layers}, made, partial(_each, store.remove, names)))
+        sizes = {one.digest: one.size for one in layers if not one.is_remote}
+        found[kind].append(Part(sizes, made, partial(_each, store.remove, names)))
     left = store.leftovers()
     unpacked = [path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left]
     found["builds"] += map(_path_part, left)

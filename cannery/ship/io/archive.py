@@ -20,11 +20,19 @@ from cannery.errors import CanneryError, FindingsError, UnableError, UsageError
 from cannery.ship.bundle import LOADER, Held, PackedLayer, SideFile, blob, documents, file_faults, read_side, side_text
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
-from cannery.store.io.packed import as_file, pack
+from cannery.store.io.packed import pack
 from cannery.store.io.packed import read_blocks as stream_blocks
 from cannery.store.io.store import Part
 from cannery.util.addresses import digest_of
-from cannery.util.io.files import BY_OUTPUT, check_folder_of, is_of_files, sha256_bytes, unwritable, write_atomic
+from cannery.util.io.files import (
+    BY_OUTPUT,
+    as_file,
+    check_folder_of,
+    is_of_files,
+    sha256_bytes,
+    unwritable,
+    write_atomic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

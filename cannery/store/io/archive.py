@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
-from cannery.store.io.packed import GZIP, as_file, check_size, inflated
+from cannery.store.io.packed import GZIP, check_size, inflated
 from cannery.util.addresses import digest_of, parse_reference
-from cannery.util.io.files import BY_OUTPUT, is_of_files, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, as_file, is_of_files, unwritable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +45,10 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
     """Write an image into a folder in OCI's layout, under a tag; return the digest of its manifest.
 
     A layout that is there keeps its other tags. The index is written last and at once: until then the folder has the
-    image as it was before, or is no layout. Raises `UsageError` for a folder that is something else, and as `parts`;
-    `UnableError` where it cannot be written.
+    image as it was before, or is no layout. Raises `UsageError` for a folder that is something else, and as `parts`
+    and `Store.bring`; `UnableError` where it cannot be written.
     """
+    store.bring(store.needed(name).layers)
     config, layers = parts(store, name)
     arch = store.needed(name).arch
     manifest = manifest_text(OCI, config, layers)

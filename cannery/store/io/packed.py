@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import tarfile
 import zlib
 from contextlib import suppress
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from cannery.assemble.content import Made
 from cannery.errors import FindingsError
@@ -40,26 +39,6 @@ class Writer(Protocol):
 
     def flush(self) -> None:
         """Flush."""
-
-
-class _Blocks(io.RawIOBase):
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        super().__init__()
-        self._blocks, self._rest = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
-        self._rest = self._rest or memoryview(next(filter(None, self._blocks), b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        return count
-
-
-def as_file(blocks: Iterator[bytes]) -> io.BufferedReader:
-    """Return blocks as a file."""
-    return io.BufferedReader(_Blocks(blocks), 1 << 20)
 
 
 def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:

@@ -1,13 +1,14 @@
 """The image store: blobs by digest, layers by diff id, images by name, and layers as folders.
 
     blobs/sha256/HEX    layers as gzip, and configurations; written under another name first
-    layers/HEX.json     which blob is the layer with that diff id
+    layers/HEX.json     which blob is the layer with that DiffID, and the registries that have it
     names/HEX.json      a name, and the id of its image: the last thing that is written of one
     unpacked/HEX/       a layer as a folder, made when it is asked for
     new/                what is being fetched
     writing/            what is being written
 
-An image is there when its name, its configuration and all of its layers are: a run that is killed leaves a name out.
+An image is there when its name, its configuration and the notes of all of its layers are: a run that is killed leaves
+a name out. The blob of a layer may still be in a registry. It is fetched when it is read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from cannery.util.io.locks import held, own_folder
 from cannery.util.io.namespace import is_in_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cannery.assemble.content import Made
@@ -71,26 +72,43 @@ class Part:
 
 
 class Store:
-    """The store below `folder`. Several runs may use it at once. Every method raises `UnableError` for a full disk."""
+    """The store below `folder`. Several runs may use it at once. Every method raises `UnableError` for a full disk.
 
-    def __init__(self, folder: Path) -> None:
+    `fetch` fetches layers that are still in a registry into a store.
+    """
+
+    def __init__(self, folder: Path, fetch: Callable[[Store, Sequence[Layer]], None] | None = None) -> None:
         self.folder = folder
+        self._fetch = fetch
 
     # Layers
 
     def layer(self, diff_id: str) -> Layer | None:
-        """Return a layer, None where it is not there."""
+        """Return a layer, which may still be in a registry; None if the store does not know it."""
         note = _json(self._note(diff_id))
         try:
             found = Layer(**{**note, "origins": tuple(note["origins"])}) if note else None
-            is_whole = found is not None and self.blob_path(found.digest).stat().st_size == found.size
+            is_whole = found is not None and (
+                found.is_remote or self.blob_path(found.digest).stat().st_size == found.size
+            )
         except (OSError, TypeError, KeyError):
             return None
         return found if is_whole else None
 
     def has(self, diff_id: str) -> bool:
-        """Whether a layer is there."""
+        """Whether the store knows a layer."""
         return self.layer(diff_id) is not None
+
+    def is_here(self, diff_id: str) -> bool:
+        """Whether the blob of a layer is on this disk."""
+        layer = self.layer(diff_id)
+        return layer is not None and not layer.is_remote
+
+    def bring(self, diff_ids: Iterable[str]) -> None:
+        """Fetch those of some layers that are still in a registry. Raises `NetworkError`, and as `needed_layer`."""
+        remote = [layer for layer in map(self.needed_layer, diff_ids) if layer.is_remote]
+        if remote and self._fetch:
+            self._fetch(self, remote)
 
     def write(self, write: Callable[[Part], Made]) -> Layer:
         """Add the layer that `write` writes as gzip, of the tar that it returns. Raises what `write` raises."""
@@ -108,7 +126,7 @@ class Store:
 
         A layer that is already there is kept: a registry may have its blob. `prune` then takes it for new.
         """
-        known = self.layer(tar.diff_id)
+        known = self.layer(tar.diff_id) if self.is_here(tar.diff_id) else None
         layer = known or Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
         target = self.blob_path(layer.digest)
         with self._disk():
@@ -301,7 +319,8 @@ class Store:
         layers = whole[1] if whole else []
         names = [str(self._name_path(full_name(reference))) for reference in references]
         names += [str(self._note(layer.diff_id)) for layer in layers]
-        return names, [str(self.blob_path(digest)) for digest in (image, *(layer.digest for layer in layers))]
+        here = [layer.digest for layer in layers if not layer.is_remote]
+        return names, [str(self.blob_path(digest)) for digest in (image, *here)]
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""
@@ -311,9 +330,10 @@ class Store:
     def lowers(self, name: str) -> tuple[Path, ...]:
         """Return the layers of an image as folders, lowest first.
 
-        Raises as `unpacked` and `check_room`; `UsageError` without the image.
+        Raises as `bring`, `unpacked` and `check_room`; `UsageError` without the image.
         """
         found = self.needed(name)
+        self.bring(layer for layer in found.layers if not self._folder(layer).is_dir())
         missing = [layer for layer in found.layers if not self._folder(layer).is_dir()]
         size = sum(self.needed_layer(layer).raw for layer in missing)
         self.check_room(size, "unpacked")

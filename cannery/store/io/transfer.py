@@ -1,14 +1,25 @@
-"""Pushes and fetches images between the store and a registry: missing blobs first, then manifest and name."""
+"""Pushes and fetches images between the store and a registry: missing blobs first, then manifest and name.
+
+A layer of the store may still be in a registry. A push then mounts it there, or sends what it reads from there.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.blobs import BULK, begin_upload, fetch_blob, has_blob, send_blob
+from cannery.engine.io.blobs import (
+    BULK,
+    begin_upload,
+    fetch_blob,
+    file_content,
+    has_blob,
+    remote_content,
+    send_blob,
+)
 from cannery.engine.io.registry import Repository
 from cannery.engine.oci import DeniedError, MalformedError, PassingError
 from cannery.errors import FindingsError, UnableError
@@ -21,9 +32,10 @@ from cannery.util.io.locks import held
 from cannery.util.io.waiting import patiently
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from cannery.engine.io.blobs import Content
     from cannery.engine.io.registry import Access
     from cannery.engine.io.transfer_view import TransferView
     from cannery.engine.oci import EngineImage
@@ -87,6 +99,16 @@ class Route:
     view: TransferView
     say: Callable[[str], None]
 
+    @property
+    def name(self) -> str:
+        """The repository, as `host/name`."""
+        place = parse_reference(self.reference)
+        return f"{place.registry}/{place.repository}"
+
+    def at(self, repository: str) -> Route:
+        """Return the route to read from another repository, as `host/name`."""
+        return replace(self, reference=f"{repository}:latest", access=replace(self.access, actions=""))
+
     def open(self, sources: Sequence[str] = ()) -> Repository:
         """Return the repository, for a transfer that may take hours; `sources` as of `Repository`."""
         return Repository(self.reference, replace(self.access, limits=BULK), sources)
@@ -118,9 +140,9 @@ def push(store: Store, name: str, route: Route) -> None:
         with ExitStack() as stack:
             connections = [stack.enter_context(route.open(sources)) for _ in range(UPLOADS)]
             progress.expect((*layers, config))
-            _push_all(store, connections, (*layers, config), progress)
+            _Push(store, route, progress).all(connections, (*layers, config))
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
-                for layer in layers:
+                for layer in filter(None, (store.layer(layer.diff_id) for layer in layers)):
                     store.note(layer.also_in(f"{home}{place.repository}"))
             connections[0].put_manifest(place.tag, DOCKER.manifest, manifest_text(DOCKER, config, layers))
 
@@ -136,74 +158,101 @@ def push(store: Store, name: str, route: Route) -> None:
     route.patiently(job, keeps=False)
 
 
-def _push_all(store: Store, connections: Sequence[Repository], blobs: Sequence[Blob], progress: Progress) -> None:
-    """Bring blobs into a repository, as many at once as there are connections to it. Raises what ended one of them.
-
-    After trouble that may pass the others go on to their ends: what has arrived stays. Any other ends them too.
-    """
-    left, ended = iter(blobs), Event()
-
-    def bring(repository: Repository) -> None:
-        try:
-            for blob in left:
-                _push_blob(store, repository, blob, progress, ended)
-                progress.done(blob)
-        except PassingError:
-            raise
-        except BaseException:
-            ended.set()
-            raise
-
-    with ThreadPoolExecutor(len(connections)) as pool:
-        sent = [pool.submit(bring, repository) for repository in connections]
-        try:
-            wait(sent)
-        except BaseException:  # Ctrl-C
-            ended.set()
-            raise
-    errors = [error for error in (one.exception() for one in sent) if error and not isinstance(error, _EndedError)]
-    if errors:
-        raise next((error for error in errors if not isinstance(error, PassingError)), errors[0])
-
-
 class _EndedError(Exception):
     """Another upload has failed."""
 
 
-def _push_blob(store: Store, repository: Repository, blob: Blob, progress: Progress, ended: Event) -> None:
-    """Push a blob to a repository, unless it is there or another push has failed."""
-    if ended.is_set():
-        raise _EndedError
-    if has_blob(repository, blob.digest):
-        return
-    home, own = f"{repository.reference.registry}/", repository.reference.repository
-    origins = blob.origins if isinstance(blob, Layer) else ()
-    sources = [origin.removeprefix(home) for origin in origins if origin.startswith(home) and origin != f"{home}{own}"]
-    location = begin_upload(repository, blob.digest, sources)
-    if not location:
-        return  # it was mounted from there
-    store.check(blob)
-    report = progress.moved(blob)
+@dataclass(frozen=True)
+class _Push:
+    """A push on its way: where it reads, where it goes, its progress, and whether an upload of it has failed."""
 
-    def moved(count: int) -> None:
-        if ended.is_set():
+    store: Store
+    route: Route
+    progress: Progress
+    ended: Event = field(default_factory=Event)
+
+    def all(self, connections: Sequence[Repository], blobs: Sequence[Blob]) -> None:
+        """Bring blobs into a repository, as many at once as there are connections to it.
+
+        Raises what ended one of them. After trouble that may pass the others go on to their ends: what has arrived
+        stays. Any other ends them too.
+        """
+        left = iter(blobs)
+
+        def bring(repository: Repository) -> None:
+            try:
+                for blob in left:
+                    self._one(repository, blob)
+                    self.progress.done(blob)
+            except PassingError:
+                raise
+            except BaseException:
+                self.ended.set()
+                raise
+
+        with ThreadPoolExecutor(len(connections)) as pool:
+            sent = [pool.submit(bring, repository) for repository in connections]
+            try:
+                wait(sent)
+            except BaseException:  # Ctrl-C
+                self.ended.set()
+                raise
+        errors = [error for error in (one.exception() for one in sent) if error and not isinstance(error, _EndedError)]
+        if errors:
+            raise next((error for error in errors if not isinstance(error, PassingError)), errors[0])
+
+    def _one(self, repository: Repository, blob: Blob) -> None:
+        """Push a blob to a repository, unless it is there or another push has failed."""
+        if self.ended.is_set():
             raise _EndedError
-        report(count)
+        if has_blob(repository, blob.digest):
+            return
+        home, own = f"{repository.reference.registry}/", repository.reference.repository
+        origins = blob.origins if isinstance(blob, Layer) else ()
+        there = [origin.removeprefix(home) for origin in origins if origin.startswith(home)]
+        location = begin_upload(repository, blob.digest, [source for source in there if source != own])
+        if not location:
+            return  # it was mounted from there
+        report = self.progress.moved(blob)
 
-    send_blob(repository, location, blob.digest, store.blob_path(blob.digest), moved)
+        def moved(count: int) -> None:
+            if self.ended.is_set():
+                raise _EndedError
+            report(count)
+
+        with self._content(blob) as content:
+            send_blob(repository, location, content, moved)
+
+    @contextmanager
+    def _content(self, blob: Blob) -> Iterator[Content]:
+        if isinstance(blob, Layer) and blob.is_remote:
+            with self.route.at(blob.origins[0]).open() as source:
+                yield remote_content(source, blob.digest, blob.size)
+        else:
+            self.store.check(blob)
+            yield file_content(self.store.blob_path(blob.digest), blob.digest)
 
 
-def fetch(store: Store, route: Route, arch: str) -> EngineImage:
-    """Bring an image from its registry into the store, the layers that are missing there; return it.
+def fetch(store: Store, route: Route, arch: str, *, lazily: bool = False) -> EngineImage:
+    """Bring an image from its registry into the store, with the layers that are missing there; return it.
 
-    It gets the reference as a name, and one with the digest of what the registry has under it. Raises `RefusedError`;
-    `UnableError` where there is no room; `FindingsError` for a layer that cannot be read.
+    It gets the reference as a name, and one with the digest of what the registry has under it. If `lazily`, layers stay
+    in the registry until they are read. Raises `RefusedError`; `UnableError` if there is no room; `FindingsError` for a
+    layer that cannot be read.
     """
     found: list[str] = []
 
     def job(progress: Progress) -> None:
         with route.open() as repository:
-            found.append(_fetched(store, repository, arch, progress, route.say))
+            config, digest, layers = _described(repository, arch)
+            if not lazily:
+                _fetch_layers(store, repository, layers, progress, route.say)
+            for layer in layers:
+                if not store.has(layer.diff_id):
+                    store.note(layer)
+            place = repository.reference
+            names = [f"{route.name}@{digest}", *([] if place.digest else [f"{route.name}:{place.tag}"])]
+            found.append(store.put(config, *names))
 
     route.patiently(job, keeps=True)
     image = store.find(found[-1])
@@ -212,26 +261,42 @@ def fetch(store: Store, route: Route, arch: str) -> EngineImage:
     return image
 
 
-def _fetched(store: Store, repository: Repository, arch: str, progress: Progress, say: Callable[[str], None]) -> str:
+def bring(store: Store, route: Route, layers: Sequence[Layer]) -> None:
+    """Fetch layers of the store that are still in the repository of a route. Raises as `fetch`."""
+
+    def job(progress: Progress) -> None:
+        with route.open() as repository:
+            _fetch_layers(store, repository, layers, progress, route.say)
+
+    route.patiently(job, keeps=True)
+
+
+def _described(repository: Repository, arch: str) -> tuple[bytes, str, list[Layer]]:
+    """Return an image's configuration, the digest of what the registry has under its reference, and its layers."""
     place = repository.reference
     there = repository.published(place.wanted, place.digest or "", arch)
     entry = there.needed(arch)
     config = repository.config_text(entry.config)
-    blobs = [Blob(*pair) for pair in repository.manifest(entry.manifest).layers]
-    wanted = _layers_of(config)
+    blobs, wanted = repository.manifest(entry.manifest).layers, _layers_of(config)
     if len(blobs) != len(wanted):
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
-    missing = [(diff_id, blob) for diff_id, blob in zip(wanted, blobs, strict=True) if not store.has(diff_id)]
-    size = sum(blob.size for _, blob in missing)
+    origin = (f"{place.registry}/{place.repository}",)
+    layers = [Layer(*blob, one, blob[1], origin, is_remote=True) for one, blob in zip(wanted, blobs, strict=True)]
+    return config, there.digest, layers
+
+
+def _fetch_layers(
+    store: Store, repository: Repository, layers: Sequence[Layer], progress: Progress, say: Callable[[str], None]
+) -> None:
+    missing = [layer for layer in layers if not store.is_here(layer.diff_id)]
+    size = sum(layer.size for layer in missing)
     store.check_room(size, "fetched")
-    origin = f"{place.registry}/{place.repository}"
-    say(f"fetching {len(missing)} of {len(blobs)} layers of {origin}:{place.tag}, {size / 1e9:.2f} GB")
-    progress.expect([blob for _, blob in missing])
-    for diff_id, blob in missing:
-        _fetch_layer(store, repository, diff_id, blob, progress)
-        progress.done(blob)
-    names = [f"{origin}@{there.digest}", *([] if place.digest else [f"{origin}:{place.tag}"])]
-    return store.put(config, *names)
+    place = repository.reference
+    say(f"fetching {len(missing)} of {len(layers)} layers of {place.registry}/{place.repository}, {size / 1e9:.2f} GB")
+    progress.expect(missing)
+    for layer in missing:
+        _fetch_layer(store, repository, layer, progress)
+        progress.done(layer)
 
 
 def _layers_of(config: bytes) -> tuple[str, ...]:
@@ -241,42 +306,42 @@ def _layers_of(config: bytes) -> tuple[str, ...]:
         raise MalformedError("its image configuration is none") from error
 
 
-def _fetch_layer(store: Store, repository: Repository, diff_id: str, blob: Blob, progress: Progress) -> None:
+def _fetch_layer(store: Store, repository: Repository, layer: Layer, progress: Progress) -> None:
     """Fetch a layer. Two runs at once fetch it once."""
-    part = store.folder / "new" / f"{blob.digest.partition(':')[2]}.part"
+    part = store.folder / "new" / f"{layer.digest.partition(':')[2]}.part"
     with held(part.with_suffix(".lock"), lambda: None):
-        if store.has(diff_id):
+        if store.is_here(layer.diff_id):
             return
         try:
             is_resumed = part.exists()
-            fetch_blob(repository, blob.digest, blob.size, part, progress.moved(blob))
-            if f"sha256:{sha256_file(part)}" != blob.digest:
+            fetch_blob(repository, layer.digest, layer.size, part, progress.moved(layer))
+            if f"sha256:{sha256_file(part)}" != layer.digest:
                 part.unlink()
-                what = f"the layer {blob.digest[:19]}… does not have the expected digest"
+                what = f"the layer {layer.digest[:19]}… does not have the expected digest"
                 # What an earlier run has left may not fit the rest.
                 raise PassingError(what) if is_resumed else MalformedError(what)
-            _keep(store, part, diff_id, blob, f"{repository.reference.registry}/{repository.reference.repository}")
+            _keep(store, part, layer)
         except OSError as error:
             if not is_of_files(error):
                 raise
             raise unwritable(error, store.folder) from error
 
 
-def _keep(store: Store, part: Path, diff_id: str, blob: Blob, origin: str) -> None:
+def _keep(store: Store, part: Path, layer: Layer) -> None:
     """Keep a file as a layer, with its own digest. Raises `FindingsError` for another one, and for a broken one."""
     try:
         with part.open("rb") as stream:
             if stream.read(len(GZIP)) != GZIP:  # a plain tar, which becomes gzip here
                 stream.seek(0)
-                store.add(stream, diff_id)
+                store.add(stream, layer.diff_id)
                 return
             stream.seek(0)
             tar = tar_of(inflated(read_blocks(stream)))
-        if tar.diff_id != diff_id:
-            raise FindingsError("a layer is not the one that the image's configuration names", where=diff_id)
-        store.keep_file(part, blob, tar, origin)
+        if tar.diff_id != layer.diff_id:
+            raise FindingsError("a layer is not the one that the image's configuration names", where=layer.diff_id)
+        store.keep_file(part, layer, tar, *layer.origins)
     except FindingsError as error:
-        error.where = error.where or f"{origin}, layer {blob.digest}".removeprefix(", ")
+        error.where = error.where or f"{layer.origins[0]}, layer {layer.digest}"
         raise
     finally:
         part.unlink(missing_ok=True)

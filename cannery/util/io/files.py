@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 # In the working folder.
@@ -127,3 +128,27 @@ def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) ->
     if error.errno == errno.EROFS:
         hint = f"its file system is mounted read-only: {elsewhere}"
     return UnableError(f"cannot be written: {reason[:1].lower()}{reason[1:]}", where=str(path), hint=hint)
+
+
+class Blocks(io.RawIOBase):
+    """Blocks as a file without a buffer."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        super().__init__()
+        self._blocks, self._rest = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+        """Read."""
+        self._rest = self._rest or memoryview(next(filter(None, self._blocks), b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def as_file(blocks: Iterator[bytes]) -> io.BufferedReader:
+    """Return blocks as a file."""
+    return io.BufferedReader(Blocks(blocks), 1 << 20)
