@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Fields of the configuration that an image takes over from its base.
 _KEPT = ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "ExposedPorts", "Volumes", "StopSignal", "Shell")
 
+# The `sys.version` of a foundation that is in a registry. It decides the byte code of the images that are built on it.
+PYTHON_LABEL = "org.cannery.python"
+
 
 def foundation_reference(plan: Plan) -> str:
     """Return the name of a plan's foundation. It ends with a digest of everything that decides its content."""
@@ -83,14 +86,15 @@ def image_config(
     """Return the configuration of an image of some layers on those of another (OCI image specification, "config").
 
     `parent` is what the engine reports of that one (`docker inspect`), `epoch` the new image's time in seconds;
-    `words` go into the history, one for each layer.
+    `words` go into the history, one for each layer. The label of a shared foundation is not taken over.
     """
     created = datetime.fromtimestamp(epoch, UTC).isoformat().replace("+00:00", "Z")
     before = parent["Config"]
     env = env_of(before)
     config = {name: before[name] for name in _KEPT if before.get(name)}
     config |= {"Env": [f"{name}={value}" for name, value in {**env, **settings.env}.items()]}
-    config |= {"Labels": {**(before.get("Labels") or {}), **settings.labels}, **settings.config}
+    kept = {name: text for name, text in (before.get("Labels") or {}).items() if name != PYTHON_LABEL}
+    config |= {"Labels": {**kept, **settings.labels}, **settings.config}
     layers = parent["RootFS"]["Layers"]
     history = ["layer of the image below"] * len(layers) + list(words)
     return {

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
     from cannery.plan import Plan
+    from cannery.ship.io.registry import Dock
     from cannery.verify.io.run import Verified
 
 
@@ -90,8 +91,18 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         else:
             check_store_space(place.store.folder, plan)
         how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
-        made = built(work, folder, how)
+        made = built(work, folder, how, _dock(arguments, work))
     return _proved(arguments, work, made)
+
+
+def _dock(arguments: argparse.Namespace, work: Work) -> Dock | None:
+    """Return the place of the plan in REGISTRY, None without that."""
+    if not arguments.registry:
+        return None
+    from cannery.commands.registry import dock_of
+    from cannery.ship.published import parse_registry
+
+    return dock_of(work.context, work.place, work.plan, parse_registry(arguments.registry))
 
 
 def _check_ways(arguments: argparse.Namespace, context: Context) -> None:

@@ -14,6 +14,7 @@ from cannery.engine.io.registry import insecure_registries
 from cannery.engine.io.transfer_view import transfer
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
+from cannery.making.foundation import share_foundation
 from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
 from cannery.ship.io.referrers import attach, attest, find_signer, sign
@@ -101,6 +102,8 @@ def push_made(work: Work, registry: str, how: Push) -> None:
         now = there
     else:
         now = push_image(dock, image, there)
+    if not dock.proof:
+        share_foundation(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
     for alias in dock.aliases:
         move_alias(dock, now, alias)
     if how.attach or how.signer:

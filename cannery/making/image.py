@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cannery.pipeline import Work
     from cannery.plan import Plan
     from cannery.recipe.recipe import Options
+    from cannery.ship.io.registry import Dock
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,10 @@ class Built:
     seconds: float = 0.0
 
 
-def built(work: Work, folder: Path, options: BuildOptions) -> Built:
-    """Render `work.plan` into `folder`, make the stand-in base where the plan uses it, and make the image.
+def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:
+    """Render `work.plan` into `folder`, make the stand-in base if something is made on it, and make the image.
+
+    The foundation comes from the registry of `dock`, if it is there.
 
     Raises `UnableError` if `--with assemble` is not possible here, or if the image needs an engine and none is running.
     """
@@ -63,9 +66,17 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
     why = why_baked(work, options)
     if why and options.way is Way.ASSEMBLE:
         raise UnableError(f"this image cannot be assembled here: {why}", hint="leave `--with assemble` out")
-    if isinstance(place, StorePlace) and place.find(foundation_reference(plan)) is None:
+    is_baked = bool(why) or options.way is Way.BAKE
+    if dock and not is_baked:
+        from cannery.making.foundation import take_foundation
+
+        take_foundation(work, dock)
+    has_foundation = not is_baked and place.find(foundation_reference(plan)) is not None
+    if isinstance(place, StorePlace) and not has_foundation:
         _check_runs(work, place, "foundation")
-    if plan.recipe.base.kind is BaseKind.STANDIN:
+    has_sources = any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
+    is_foreign = plan.build_arch is not plan.recipe.target.arch
+    if plan.recipe.base.kind is BaseKind.STANDIN and (has_sources or is_foreign or not has_foundation):
         make_standins(work)
     fetch = time.time()
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
@@ -79,7 +90,7 @@ def built(work: Work, folder: Path, options: BuildOptions) -> Built:
             _check_runs(work, place, part.target)
             steps.append(boxed(work, place, folder, part))
 
-    if why or options.way is Way.BAKE:
+    if is_baked:
         if why and options.way is not Way.BAKE:
             context.say(f"BuildKit makes every layer: {why}")
         make(Part("image", plan.reference))
@@ -97,7 +108,10 @@ def _check_runs(work: Work, place: StorePlace, target: str) -> None:
     """Raise `UnableError` if a part of the image must be made in a sandbox and this host cannot run its programs."""
     names = [layer.name for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
     part = f"the sources ({', '.join(names)})" if target == "sources" else "the foundation (base, system packages)"
-    place.check_runs(work.plan.recipe.target.arch, f"{part}, which the image store does not have")
+    if why := place.cannot(work.plan.recipe.target.arch):
+        hint = "REGISTRY=… takes a foundation from there, if another machine has pushed an image of this profile"
+        what = f"this host cannot make {part}, which the image store does not have: {why}"
+        raise UnableError(what, hint=hint if target == "foundation" else "")
 
 
 def _assembled(work: Work, make: Callable[[Part], None]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cannery.assemble.image import PYTHON_LABEL, foundation_reference
 from cannery.commands.place import store_place
 from cannery.context import read_context
 from cannery.engine.io.find import DEFAULT_SOCKET
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine]
 
 PIN = ("--pin", "tqdm==4.67.1")
+# build.py in an ordinary container of a CI system, whose root lacks CAP_SYS_ADMIN.
+CLOSED = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", sys.executable, "build.py")
 # Where the lowest layer is that a package manager has worked on: above those of the stand-in.
 SYSTEM = 2
 
@@ -215,12 +218,10 @@ def test_save_and_load_go_from_store_to_store(without: Without, stored: dict[str
 def test_where_no_sandbox_runs_an_image_is_assembled_and_proved_elsewhere(
     without: Without, stored: dict[str, Any], registry: Registry
 ) -> None:
-    """As in an ordinary container of a CI system, whose root lacks CAP_SYS_ADMIN."""
     pin, place = ("--pin", "tqdm==4.67.0"), ("--registry", f"{registry.host}/ci")
-    closed = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", sys.executable, "build.py")
 
     def contained(*words: str) -> subprocess.CompletedProcess[str]:
-        command = (*closed, *words)
+        command = (*CLOSED, *words)
         return subprocess.run(command, cwd=ROOT, env=without.env, capture_output=True, text=True, check=False)
 
     without("image", PROFILE, *pin, "--no-verify")  # byte code, where this host has no Python of the image's release
@@ -244,6 +245,51 @@ def test_where_no_sandbox_runs_an_image_is_assembled_and_proved_elsewhere(
     assert found.id == made.id
     without("verify", PROFILE, *pin)
     assert "-unverified" not in without("push", PROFILE, *pin, *place).stdout
+
+
+def test_an_image_is_assembled_on_a_foundation_that_stays_in_the_registry(
+    without: Without, stored: dict[str, Any], registry: Registry, tmp_path: Path
+) -> None:
+    """A container of a CI system, with an empty cache: the layers of the base come when something reads them."""
+    place = ("--registry", f"{registry.host}/shared")
+    without("push", PROFILE, *place)
+    env = {**without.env, "CANNERY_CACHE": str(tmp_path / "cache")}
+
+    def contained(*words: str) -> subprocess.CompletedProcess[str]:
+        command = (*CLOSED, "image", PROFILE, *words)
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == ExitCode.UNABLE, done.stderr
+        return done
+
+    refused = contained("--registry", "127.0.0.1:9/none").stderr
+    assert f"foundation: not from 127.0.0.1:9/none/{PROFILE}:foundation-" in refused
+    assert "REGISTRY=… takes a foundation from there" in refused
+    done = contained(*place, "--push", "--unverified")
+    assert "its layers stay there until they are needed" in done.stderr
+    there = Store(tmp_path / "cache/images")
+    made = there.needed(stored["id"])
+    foundation = there.needed(foundation_reference(planned(read_context(ROOT), PROFILE, Options()).plan)).layers
+    assert [one for one in made.layers if not there.is_here(one)] == list(foundation) != []
+    assert sum(path.stat().st_size for path in (there.folder / "blobs/sha256").iterdir()) < 800e6
+    assert f"/{stored['references'][0]}-unverified" in done.stdout
+    Without(env)("verify", PROFILE)
+    assert all(map(there.is_here, made.layers))
+    assert "nothing to push" in Without(env)("push", PROFILE, *place).stderr
+
+
+def test_an_engine_pulls_a_foundation_that_was_pushed_before(
+    cannery: Cannery, image: Image, without: Without, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", without.env["DOCKER_CONFIG"])
+    place = ("--registry", f"{registry.host}/engine")
+    cannery.build_py("push", PROFILE, *place)
+    name = foundation_reference(planned(read_context(ROOT), PROFILE, Options()).plan)
+    cannery.docker("image", "rm", name)
+    done = cannery.build_py("image", PROFILE, *place, "--no-stamp", "--json")
+    assert f"foundation: {registry.host}/engine/{PROFILE}:foundation-{name.partition(':')[2]}\n" in done.stderr
+    assert json.loads(done.stdout)["id"] == image.table["id"]
+    (found,) = json.loads(cannery.docker("image", "inspect", name).stdout)
+    assert found["Config"]["Labels"][PYTHON_LABEL].startswith("3.11.")
 
 
 def test_where_no_program_of_it_runs_its_files_are_looked_at(stored: dict[str, Any]) -> None:

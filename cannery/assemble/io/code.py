@@ -77,21 +77,32 @@ class PythonPlace(Protocol):
         """Return a command that runs the Python of an image, without network."""
 
 
+def python_note(cache: Path, image: str) -> Path:
+    """Return the file with the version of the Python in the image with the id `image`."""
+    return cache / "layers" / "pythons" / image.rpartition(":")[2]
+
+
+def known_python(cache: Path, image: str) -> str:
+    """Return the `sys.version` of the Python in an image, "" if no earlier run has asked it."""
+    note = python_note(cache, image)
+    return note.read_text(encoding="utf-8") if note.is_file() else ""
+
+
 def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> Worker:
     """Return a worker that runs the Python at `python` in the image with the id `image`.
 
     Its version is asked once and cached. Raises `UnableError` if that Python does not run.
     """
-    note = cache / "layers" / "pythons" / image.rpartition(":")[2]
-    if not note.is_file():
+    version = known_python(cache, image)
+    if not version:
         question = place.python_command(image, python, "-I", "-c", "import sys; print(sys.version)")
         done = run(question, env=place.env, timeout=300, check=False)
         if done.returncode:
             why = done.stderr.strip()[-500:]
             hint = "BuildKit needs no container for it: `--with bake`"
             raise UnableError(f"{python} of the base does not run: {why}", where=image, hint=hint)
-        write_atomic(note, done.stdout)
-    version = note.read_text(encoding="utf-8")
+        version = done.stdout
+        write_atomic(python_note(cache, image), version)
     return Worker(partial(_serving, place, image, python, version), place.env, version)
 
 

@@ -137,10 +137,10 @@ def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Publi
     The tag of an index is set last, in one request.
     """
     if there is None or all(entry.arch == dock.arch for entry in there.entries):
-        _push(dock, image, dock.reference)
+        push_as(dock, image.id, dock.reference)
         return _confirmed(dock, image, dock.reference)
     alone = arch_reference(dock.reference, dock.arch)
-    _push(dock, image, alone)
+    push_as(dock, image.id, alone)
     entry = _confirmed(dock, image, alone).needed(dock.arch)
     _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor))
     return _confirmed(dock, image, dock.reference)
@@ -153,12 +153,13 @@ def move_alias(dock: Dock, now: Published, alias: str) -> None:
         _put(dock, alias, now.media_type, now.body)
 
 
-def _push(dock: Dock, image: EngineImage, reference: str) -> None:
+def push_as(dock: Dock, image: str, reference: str) -> None:
+    """Push the image with the id `image` under a tag of the registry. Raises `NetworkError` or `UnableError`."""
     if isinstance(dock.place, StorePlace):
         with _own_transfer(dock, "push", reference) as route:
-            push_stored(dock.place.store, image.id, route)
+            push_stored(dock.place.store, image, route)
         return
-    dock.place.tag(image.id, reference)
+    dock.place.tag(image, reference)
     _transfer(dock, dock.place, "push", reference)
 
 
@@ -198,7 +199,7 @@ def pull_image(dock: Dock) -> EngineImage | None:
     there = published(dock, dock.reference)
     if there is None or there.entry(dock.arch) is None:
         return None
-    image = _pulled(dock)
+    image = pulled(dock, dock.reference)
     if faults := content_faults(dock, image):
         name = dock.plan.recipe.name
         hint = f"somebody pushed it by other means: build.py image {name}, then push {name} --force, repairs the tag"
@@ -207,14 +208,18 @@ def pull_image(dock: Dock) -> EngineImage | None:
     return image
 
 
-def _pulled(dock: Dock) -> EngineImage:
+def pulled(dock: Dock, reference: str, *, lazily: bool = False) -> EngineImage:
+    """Pull an image by a tag of the registry. Raises `NetworkError` or `UnableError`.
+
+    If `lazily`, the image store leaves its layers in the registry until they are read.
+    """
     if isinstance(dock.place, StorePlace):
-        with _own_transfer(dock, "pull", dock.reference) as route:
-            return fetch(dock.place.store, route, dock.arch)
-    _transfer(dock, dock.place, "pull", dock.reference)
-    image = dock.place.find(dock.reference)
+        with _own_transfer(dock, "pull", reference) as route:
+            return fetch(dock.place.store, route, dock.arch, lazily=lazily)
+    _transfer(dock, dock.place, "pull", reference)
+    image = dock.place.find(reference)
     if image is None:
-        raise NetworkError("the engine does not have what it pulled", where=dock.reference, hint="run it again")
+        raise NetworkError("the engine does not have what it pulled", where=reference, hint="run it again")
     return image
 
 

@@ -1,0 +1,68 @@
+"""Shares foundations through a registry: a machine that runs nothing and has no base can then assemble an image.
+
+A foundation is beside the images of its profile, as `REGISTRY/<profile>:foundation-<digest>`. With an engine it is
+pulled. In the image store its layers stay in the registry until something reads them: a push to that registry needs
+none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cannery.assemble.image import PYTHON_LABEL, Settings, foundation_reference, image_config
+from cannery.assemble.io.code import known_python, python_note
+from cannery.errors import NetworkError
+from cannery.host.io.place import EnginePlace
+from cannery.making.assemble import give
+from cannery.ship.io.registry import published, pulled, push_as
+from cannery.ship.published import published_reference
+from cannery.util.io.files import write_atomic
+
+if TYPE_CHECKING:
+    from cannery.pipeline import Work
+    from cannery.plan import Plan
+    from cannery.ship.io.registry import Dock
+
+
+def shared_reference(registry: str, plan: Plan) -> str:
+    """Return the name of a plan's foundation in a registry."""
+    digest = foundation_reference(plan).partition(":")[2]
+    return published_reference(registry, f"{plan.recipe.name}:foundation-{digest}")
+
+
+def take_foundation(work: Work, dock: Dock) -> None:
+    """Take the foundation of the plan of `work` from a registry, if it is there and not here. A failure is reported."""
+    place, name = work.place, foundation_reference(work.plan)
+    if place.find(name) is not None:
+        return
+    reference = shared_reference(dock.registry, work.plan)
+    try:
+        if published(dock, reference) is None:
+            return
+        found = pulled(dock, reference, lazily=True)
+    except NetworkError as error:
+        dock.say(f"foundation: not from {reference}: {error}")
+        return
+    if python := found.labels.get(PYTHON_LABEL):
+        write_atomic(python_note(work.context.cache, found.id), python)
+    place.tag(found.id, name)
+    place.remove(reference)
+    where = "" if isinstance(place, EnginePlace) else "; its layers stay there until they are needed"
+    dock.say(f"foundation: {reference}{where}")
+
+
+def share_foundation(work: Work, dock: Dock) -> None:
+    """Push the foundation of the plan of `work`, if it is here and not in the registry. Raises `NetworkError`.
+
+    It gets the version of its Python as a label: that decides which byte code fits it.
+    """
+    found = work.place.find(foundation_reference(work.plan))
+    reference = shared_reference(dock.registry, work.plan)
+    if found is None or published(dock, reference) is not None:
+        return
+    python = known_python(work.context.cache, found.id)
+    settings = Settings({}, {PYTHON_LABEL: python} if python else {}, {})
+    config = image_config(work.place.attributes(found.id), [], [], settings, work.plan.epoch)
+    give(work, config, reference, {})
+    push_as(dock, work.place.attributes(reference)["Id"], reference)
+    work.place.remove(reference)
