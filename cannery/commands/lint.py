@@ -45,12 +45,9 @@ def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
     linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
     remarks = [one for item in linted for one in item.remarks]
     errors = sum(one.severity is Severity.ERROR for one in remarks)
-    unread = sum(one.code == "text.unread" for one in remarks)
+    unread = sum(one.code == "run.text.unread" for one in remarks)
     if context.is_json:
-        rows = [
-            {"name": item.name, "findings": [{**asdict(one.finding), "word": one.word} for one in item.remarks]}
-            for item in linted
-        ]
+        rows = [{"name": item.name, "findings": [asdict(one) for one in item.remarks]} for item in linted]
         print_json({"schema": 2, "ok": not errors, "containers": rows})
     else:
         for item in linted:
@@ -94,7 +91,7 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
     if read.unread:
         why, fix = "what is in it is not judged", "give the docker run line by itself"
         notes = (
-            Remark(Severity.NOTE, "text.unread", f"line {one.line}", f"line {one.line}: {one.why}", why, fix)
+            Remark(Severity.NOTE, "run.text.unread", f"line {one.line}: {one.why}", why, fix, f"line {one.line}")
             for one in read.unread
         )
         found.append(Linted("text", tuple(notes)))
@@ -138,7 +135,7 @@ def _print(item: Linted, *, named: bool) -> None:
         counted = ", ".join(f"{severity}s: {number}" for severity, number in found.items() if number)
         print(f"{item.name}: {counted or 'nothing to report'}")
     for one in item.remarks:
-        print(one.finding)
+        print(one)
 
 
 COMMANDS = {"lint-run": lint_run}

@@ -279,7 +279,7 @@ def _run_line(command: ShellCommand, start: int) -> Container | Remark:
         hint = "the image comes after the options; was it taken for the value of the last one?"
         word = f"docker {command.words[start - 1]}"
         fix = f"{cuts[-1].what}: {cuts[-1].fix}" if cuts else hint
-        return Remark(Severity.ERROR, "image.none", word, f"{word}: {NO_IMAGE}", "docker refuses the line", fix)
+        return Remark(Severity.ERROR, "run.image.none", f"{word}: {NO_IMAGE}", "docker refuses the line", fix, word)
     remarks = (*cuts, *pasted, *options.misread)
     return Container(rest[0], tuple(options.settings), tuple(rest[1:]), line=command.line, misread=remarks)
 
@@ -302,7 +302,9 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
 
 def misread(code: str, word: str, what: str, fix: str) -> Remark:
     """Return the remark about a word that docker reads in another way than its writer means."""
-    return Remark(Severity.ERROR, code, word, what, _WHY.get(code, "the command does not do what it looks like"), fix)
+    return Remark(
+        Severity.ERROR, f"run.{code}", what, _WHY.get(code, "the command does not do what it looks like"), fix, word
+    )
 
 
 class Options:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cannery.catalog.catalog import ChipAccess
-    from cannery.vocab import Arch, Severity
+    from cannery.vocab import Arch
 
 OUTPUT = r"\$\((?:[^()]|\([^()]*\))*+\)"
 # What only a shell can fill in, or the reader of a guide.
@@ -48,20 +48,10 @@ def is_open(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Remark:
+class Remark(Finding):
     """A finding about one word of a command, or one place of a file; `what` names the word."""
 
-    severity: Severity
-    code: str
-    word: str
-    what: str
-    why: str
-    fix: str
-
-    @property
-    def finding(self) -> Finding:
-        """The finding alone."""
-        return Finding(self.severity, f"run.{self.code}", self.what, self.why, self.fix)
+    word: str = ""
 
 
 class Setting(NamedTuple):

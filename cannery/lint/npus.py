@@ -38,10 +38,10 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
         if SEVERAL.fullmatch(source):
             what = f"{word}: docker takes one node, by its full name, after each --device"
             fix = "--device /dev/davinci0 --device /dev/davinci1 …"
-            yield Remark(Severity.ERROR, "node.unknown", word, what, "docker expands no pattern there", fix)
+            yield Remark(Severity.ERROR, "run.node.unknown", what, "docker expands no pattern there", fix, word)
         elif meant := meant_node(case, source):
             what = f"{word}: no NPU host has a node {source}; did you mean {meant}?"
-            yield Remark(Severity.ERROR, "node.unknown", word, what, NOT_THERE, f"--device {meant}")
+            yield Remark(Severity.ERROR, "run.node.unknown", what, NOT_THERE, f"--device {meant}", word)
 
 
 def meant_node(case: Case, path: str) -> str:
@@ -79,7 +79,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
             what = f"{node} is not mapped beside {word}{case.unread}"
             why = f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)"
             severity = Severity.WARNING if case.unread else Severity.ERROR
-            yield Remark(severity, "node.missing", word, what, why, f"--device {node}")
+            yield Remark(severity, "run.node.missing", what, why, f"--device {node}", word)
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
@@ -91,12 +91,12 @@ def missing_cards(case: Case) -> Iterator[Remark]:
     if managers:
         what = f"{managers[0]} is mapped, and no card: there is no --device /dev/davinciN"
         yield Remark(
-            Severity.ERROR, "node.none", managers[0], what, "the container sees no NPU", "--device /dev/davinci0 …"
+            Severity.ERROR, "run.node.none", what, "the container sees no NPU", "--device /dev/davinci0 …", managers[0]
         )
     elif case.image.ascend and not case.image.standin:  # which has no CANN, and is started without NPUs
         what = f"{image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
-        yield Remark(Severity.WARNING, "node.none", image, what, "no --device names one", fix)
+        yield Remark(Severity.WARNING, "run.node.none", what, "no --device names one", fix, image)
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
@@ -105,11 +105,11 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
         what = f"{device.word}: chip {case.chip} has no {device.source}"
         why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
         if device.source in case.managers and device.source not in case.access.managers:
-            yield Remark(Severity.WARNING, "node.foreign", device.word, what, why, "leave it out")
+            yield Remark(Severity.WARNING, "run.node.foreign", what, why, "leave it out", device.word)
         elif device.card is not None and device.card >= case.access.largest:
             what += f": its machines have at most {case.access.largest} cards, numbered from 0"
             fix = "number the cards as `ls /dev/davinci*` does"
-            yield Remark(Severity.WARNING, "node.foreign", device.word, what, why, fix)
+            yield Remark(Severity.WARNING, "run.node.foreign", what, why, fix, device.word)
 
 
 def mounted_nodes(case: Case) -> Iterator[Remark]:
@@ -125,7 +125,7 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
             fix = (
                 "--device for each node that is needed, and no mount of /dev" if node == "/dev" else f"--device {node}"
             )
-            yield Remark(Severity.WARNING, "node.mounted", word, what, why, fix)
+            yield Remark(Severity.WARNING, "run.node.mounted", what, why, fix, word)
 
 
 def privileged(case: Case) -> Iterator[Remark]:
@@ -138,7 +138,7 @@ def privileged(case: Case) -> Iterator[Remark]:
         fix = (
             "leave it out" if cards else "leave it out, and name the cards: --device /dev/davinci0 …, and the managers"
         )
-        yield Remark(Severity.WARNING, "privileged", setting.word, what, why, fix)
+        yield Remark(Severity.WARNING, "run.privileged", what, why, fix, setting.word)
 
 
 def mixed(case: Case) -> Iterator[Remark]:
@@ -149,7 +149,7 @@ def mixed(case: Case) -> Iterator[Remark]:
         what = f"{runtime.word} and {nodes[0]}: two ways to the NPUs at once"
         why = f"the runtime maps the cards of {RUNTIME_DEVICES} and mounts the driver; the nodes come on top"
         fix = f"leave {'its nodes' if case.env(RUNTIME_DEVICES) else 'the runtime'} out (gpustack/gpustack issue 1378)"
-        yield Remark(Severity.WARNING, "runtime.mixed", runtime.word, what, why, fix)
+        yield Remark(Severity.WARNING, "run.runtime.mixed", what, why, fix, runtime.word)
 
 
 def gpus(case: Case) -> Iterator[Remark]:
@@ -161,7 +161,7 @@ def gpus(case: Case) -> Iterator[Remark]:
         if case.container.is_pod:
             why = "no node with NPUs offers it, so the Pod waits for one for ever"
         fix = "leave it out: --device /dev/davinci0 … and the manager nodes"
-        yield Remark(Severity.ERROR, "gpus", setting.word, what, why, fix)
+        yield Remark(Severity.ERROR, "run.gpus", what, why, fix, setting.word)
 
 
 NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
@@ -210,7 +210,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
         what = f"not mounted beside {word}: {', '.join(rest)}{case.unread}"
         why = "npu-smi, CANN and verify read there what driver the host has"
         fix = " ".join(f"-v {path}:{path}:ro" for path in rest)
-        yield Remark(Severity.WARNING, "driver.files", word, what, why, fix)
+        yield Remark(Severity.WARNING, "run.driver.files", what, why, fix, word)
 
 
 def _libraries(case: Case, path: str) -> Remark:
@@ -228,7 +228,7 @@ def _libraries(case: Case, path: str) -> Remark:
     # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
     is_unsure = case.unread or case.runtime or case.plugin or case.gives(f"{path}/driver")
     severity = Severity.WARNING if is_unsure else Severity.ERROR
-    return Remark(severity, "driver.missing", word, what, why, f"-v {path}:{path}:ro")
+    return Remark(severity, "run.driver.missing", what, why, f"-v {path}:{path}:ro", word)
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
@@ -239,7 +239,7 @@ def smi_mount(case: Case) -> Iterator[Remark]:
         what = f"npu-smi is not mounted beside {word}"
         why = "programs that ask it which NPU there is fall back or fail (LMCache/LMCache-Ascend pull 136)"
         fix = f"-v $(command -v npu-smi):{NPU_SMI[0]}:ro"
-        yield Remark(Severity.NOTE, "driver.smi", word, what, why, fix)
+        yield Remark(Severity.NOTE, "run.driver.smi", what, why, fix, word)
 
 
 def hidden(case: Case) -> Iterator[Remark]:
@@ -256,7 +256,7 @@ def hidden(case: Case) -> Iterator[Remark]:
             what = f"{mount.word} replaces {'a part of ' if tree[1] != target else ''}the image's tree {tree[1]}"
             why = "the package is installed from there, with its patches, generated and compiled files"
             fix = "on purpose: a tree of the same commit, built in this image; else mount it elsewhere"
-            yield Remark(Severity.WARNING, "mount.source", mount.word, what, why, fix)
+            yield Remark(Severity.WARNING, "run.mount.source", what, why, fix, mount.word)
 
 
 def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
@@ -270,4 +270,4 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
         is_sure = not is_hosts and (case.image.ours or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING
     what = f"{mount.word} hides what the image has there: {lost}"
-    return Remark(severity, "mount.hides", mount.word, what, "a mount covers what the image has below it", fix)
+    return Remark(severity, "run.mount.hides", what, "a mount covers what the image has below it", fix, mount.word)

@@ -48,7 +48,7 @@ def platform(case: Case) -> Iterator[Remark]:
     what = f"{setting.word}: the host is {arch}"
     why = "the driver's libraries are the host's, and no process of another architecture can load them"
     fix = f"an image for {arch} (vllm-project/vllm-ascend issue 2521)"
-    yield Remark(Severity.ERROR, "arch", setting.word, what, why, fix)
+    yield Remark(Severity.ERROR, "run.arch", what, why, fix, setting.word)
 
 
 def shared_memory(case: Case) -> Iterator[Remark]:
@@ -63,18 +63,18 @@ def shared_memory(case: Case) -> Iterator[Remark]:
     if setting is None:
         if case.uses_npu or case.image.ascend:
             what = f"{container.image} gets the default /dev/shm of 64 MB"
-            yield Remark(Severity.WARNING, "shm", container.image, what, SHM_WHY, fix)
+            yield Remark(Severity.WARNING, "run.shm", what, SHM_WHY, fix, container.image)
         return
     given, least = size_bytes(setting.value or ""), size_bytes(wanted) or 0
     # One card, and no profile: nothing there shares much.
     is_for_one = len(container.cards) == 1 and not case.image.profile and not container.opaque
     if given is None:
         what = f"{setting.word} is not a size"
-        yield Remark(Severity.ERROR, "shm", setting.word, what, "docker refuses it", fix)
+        yield Remark(Severity.ERROR, "run.shm", what, "docker refuses it", fix, setting.word)
     elif given < least and not (is_for_one and given >= 1 << 30):
         whose = f"profile {case.image.profile}" if case.image.profile else "training and serving on several cards"
         what = f"{setting.word} is small: {whose} takes {wanted}"
-        yield Remark(Severity.WARNING, "shm", setting.word, what, SHM_WHY, fix)
+        yield Remark(Severity.WARNING, "run.shm", what, SHM_WHY, fix, setting.word)
 
 
 def group(case: Case) -> Iterator[Remark]:
@@ -90,12 +90,12 @@ def group(case: Case) -> Iterator[Remark]:
         what = f"{setting.word}: needs a line in the image's /etc/passwd"
         why = f"HCCL between several cards fails for a user without a name ({REPORT})"
         fix = "an image that has the user (`user` in its profile), or -v /etc/passwd:/etc/passwd:ro"
-        yield Remark(Severity.NOTE, "user.name", setting.word, what, why, fix)
+        yield Remark(Severity.NOTE, "run.user.name", what, why, fix, setting.word)
     if not is_owner and not case.container.all("group-add") and main in {"", "0"}:
         what = f"{setting.word} without --group-add: the device nodes are closed to that user"
         why = f"they belong to HwHiAiUser, mode 0660; no NPU is seen then ({REPORT})"
         fix = '--group-add "$(stat -c %g /dev/davinci_manager)"'
-        yield Remark(Severity.WARNING, "user.group", setting.word, what, why, fix)
+        yield Remark(Severity.WARNING, "run.user.group", what, why, fix, setting.word)
 
 
 def chip(case: Case) -> Iterator[Remark]:
@@ -104,7 +104,7 @@ def chip(case: Case) -> Iterator[Remark]:
     if case.image.chip and host and case.image.chip is not host:
         what = f"{image} is for chip {case.image.chip}, and the host has {host}"
         why = "kernels of one chip do not run on another; at times only a log line shows it (vllm-ascend issue 2725)"
-        yield Remark(Severity.ERROR, "chip", image, what, why, f"the image for {host}")
+        yield Remark(Severity.ERROR, "run.chip", what, why, f"the image for {host}", image)
 
 
 def standin(case: Case) -> Iterator[Remark]:
@@ -113,7 +113,7 @@ def standin(case: Case) -> Iterator[Remark]:
         image = case.container.image
         what = f"{image} is built on the stand-in base, and NPUs are given to it"
         fix = "an image on a real base: its tag has no -standin"
-        yield Remark(Severity.ERROR, "standin", image, what, "it has no CANN: nothing runs there", fix)
+        yield Remark(Severity.ERROR, "run.standin", what, "it has no CANN: nothing runs there", fix, image)
 
 
 def strange_image(case: Case) -> Iterator[Remark]:
@@ -123,7 +123,7 @@ def strange_image(case: Case) -> Iterator[Remark]:
         what = f"{image or 'an empty word'} is where the image goes"
         why = "docker takes the first word that is no option, and no option's value, for the image"
         fix = "write the option before it, with two hyphens, such as --device; it takes one value each time"
-        yield Remark(Severity.ERROR, "image.path", image, what, why, fix)
+        yield Remark(Severity.ERROR, "run.image.path", what, why, fix, image)
 
 
 def behind(case: Case) -> Iterator[Remark]:
@@ -133,7 +133,7 @@ def behind(case: Case) -> Iterator[Remark]:
     if is_dockers and not case.container.value("entrypoint"):
         what = f"{words[0]} is after {image}: it is the container's command, not an option"
         why = "docker reads its own options before the image alone"
-        yield Remark(Severity.ERROR, "image.behind", words[0], what, why, "put it before the image")
+        yield Remark(Severity.ERROR, "run.image.behind", what, why, "put it before the image", words[0])
 
 
 # "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
@@ -167,24 +167,24 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
     if variable is None and runtime and case.names_runtime:
         what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
         why = "it maps the cards that the variable names, and no other (Ascend Docker Runtime, usage)"
-        yield Remark(Severity.WARNING, "visible.none", runtime.word, what, why, f"-e {RUNTIME_DEVICES}=0,1")
+        yield Remark(Severity.WARNING, "run.visible.none", what, why, f"-e {RUNTIME_DEVICES}=0,1", runtime.word)
     if variable is None or variable.value in {None, *NO_CARD} or is_open(variable.value or ""):
         return
     named, cards, word = runtime_cards(case), case.container.cards, variable.word
     if named is None and not OTHER_FORMS.match(variable.value or ""):
         what, fix = f"{word}: {variable.value!r} names no cards", "written like 0,1,4-7"
-        yield Remark(Severity.ERROR, "visible.text", word, what, "numbers of the host's cards", fix)
+        yield Remark(Severity.ERROR, "run.visible.text", what, "numbers of the host's cards", fix, word)
     elif named is None or case.names_runtime:
         return  # which gives its cards on top of the nodes: `mixed` reports it
     elif cards and not case.has_open_card and set(named) != set(cards):
         what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
         why = "the ascend runtime alone reads the variable; without it the nodes decide"
         fix = f"leave {RUNTIME_DEVICES} out, or name the same cards"
-        yield Remark(Severity.ERROR, "visible.nodes", word, what, why, fix)
+        yield Remark(Severity.ERROR, "run.visible.nodes", what, why, fix, word)
     elif runtime is None:
         what = f"{word} is read by the ascend runtime alone, and the command does not name it"
         fix = f"leave {RUNTIME_DEVICES} out" if cards else "--runtime ascend, unless it is the engine's default runtime"
-        yield Remark(Severity.NOTE, "visible.unread", word, what, "the nodes that are mapped are what counts", fix)
+        yield Remark(Severity.NOTE, "run.visible.unread", what, "the nodes that are mapped are what counts", fix, word)
 
 
 def own_variable(case: Case) -> Iterator[Remark]:
@@ -196,7 +196,7 @@ def own_variable(case: Case) -> Iterator[Remark]:
     if not all(CARD_NUMBER.fullmatch(part) for part in parts):
         what = f"{word}: not a list of cards' numbers"
         why = "CANN reads numbers with commas between them, and no ranges"
-        yield Remark(Severity.ERROR, "visible.text", word, what, why, f"-e {VISIBLE}=0,1")
+        yield Remark(Severity.ERROR, "run.visible.text", what, why, f"-e {VISIBLE}=0,1", word)
         return
     yield from _index(case, word, [int(part) for part in parts])
 
@@ -216,7 +216,7 @@ def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
     fix = f"-e {VISIBLE}={','.join(map(str, meant))}" if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
     # A privileged container sees the host's cards.
     severity = Severity.WARNING if case.container.switch("privileged") else Severity.ERROR
-    yield Remark(severity, "visible.index", word, what, why, fix)
+    yield Remark(severity, "run.visible.index", what, why, fix, word)
 
 
 def lists(case: Case) -> Iterator[Remark]:
@@ -229,14 +229,14 @@ def lists(case: Case) -> Iterator[Remark]:
         if variable.value and re.search(r"/devlib(/|:|$)", variable.value):
             what = f"{word}: devlib has a stub of the driver's library"
             why = "it is for builds on machines without a driver; at run time no NPU is found (vllm-ascend pull 661)"
-            yield Remark(Severity.ERROR, "env.devlib", word, what, why, "leave it out")
+            yield Remark(Severity.ERROR, "run.env.devlib", what, why, "leave it out", word)
         elif not KEPT.search(variable.value or ""):
             what = f"{word} replaces the image's {name}: {lost} are gone"
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
             # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
             is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
-            yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "env.lost", word, what, why, fix)
+            yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "run.env.lost", what, why, fix, word)
 
 
 def not_read(case: Case) -> Iterator[Remark]:
@@ -245,7 +245,7 @@ def not_read(case: Case) -> Iterator[Remark]:
     for word in case.container.opaque:
         what = f"{word}{at} is not read: only a shell, or the file that is named, shows what it brings"
         fix = WHOLE if case.container.where else "write its options out to have them judged"
-        yield Remark(Severity.NOTE, "text.unread", word, what, "it may bring any option", fix)
+        yield Remark(Severity.NOTE, "run.text.unread", what, "it may bring any option", fix, word)
 
 
 RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (

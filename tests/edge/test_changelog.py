@@ -171,7 +171,7 @@ def codes_are_gone(_run: Run, _folder: Path) -> None:
     codes = re.findall(r"`run\.([\w.]+)`", row)
     assert len(codes) > 10
     assert [code for code in codes if re.search(rf'(?:Severity\.\w+|severity), "{re.escape(code)}"', LINT)] == []
-    assert re.search(r'Severity\.\w+, "node.unknown"', LINT)
+    assert re.search(r'Severity\.\w+, "run.node.unknown"', LINT)
 
 
 def v_is_verbose(_run: Run, _folder: Path) -> None:

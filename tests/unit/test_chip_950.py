@@ -40,7 +40,7 @@ def codes(text: str) -> list[str]:
     (line,) = run_lines(text).lines
     assert isinstance(line, Container)
     found = lint_container(line, Ground(CHIPS))
-    return [f"{one.finding.severity} {one.finding.code}" for one in found]
+    return [f"{one.severity} {one.code}" for one in found]
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -78,9 +78,7 @@ services:
   mixed: {{<<: *npu, image: "tuner:npu-950-ubuntu"}}
 """
     found = {
-        container.where: [
-            f"{one.finding.severity} {one.finding.code}" for one in lint_container(container, Ground(CHIPS))
-        ]
+        container.where: [f"{one.severity} {one.code}" for one in lint_container(container, Ground(CHIPS))]
         for container in containers_of([parse_yaml(text, "compose.yaml")])
     }
     assert list(found.values()) == [[], [], ["warning run.node.foreign"]]

@@ -166,13 +166,13 @@ def test_a_line_without_an_image(text: str) -> None:
 )
 def test_misspelt_options_are_named_and_read_as_meant(text: str, code: str, fix: str, key: str) -> None:
     found = line(text)
-    assert [(one.code, one.fix) for one in found.misread] == [(code, fix)]
+    assert [(one.code, one.fix) for one in found.misread] == [(f"run.{code}", fix)]
     assert (found.image, [setting.key for setting in found.settings]) == ("image", [key])
 
 
 def test_a_broken_continuation_is_named_and_read_as_meant() -> None:
     found = line("docker run \\ # why\n --rm \\ \n  --device /dev/davinci0 \\\n  # the image\n  image")
-    assert [(one.code, one.word[:6]) for one in found.misread] == [("cut", f"line {n}") for n in (1, 2, 4)]
+    assert [(one.code, one.word[:6]) for one in found.misread] == [("run.cut", f"line {n}") for n in (1, 2, 4)]
     assert (found.cards, found.image) == ((0,), "image")
 
 
@@ -185,17 +185,17 @@ def test_a_cut_after_which_no_image_comes_is_the_hint() -> None:
 def test_a_line_without_an_image_does_not_hide_the_others() -> None:
     lost, found = run_lines("sudo docker run --rm -it\ndocker run --rm img").lines
     assert isinstance(lost, Remark)
-    assert (lost.code, lost.word) == ("image.none", "docker run")
+    assert (lost.code, lost.word) == ("run.image.none", "docker run")
     assert isinstance(found, Container)
     assert found.image == "img"
 
 
 def test_a_pasted_pull_is_named_and_the_image_after_it_counts() -> None:
     found = line("docker run -it --entrypoint=/bin/bash docker pull a/b:1 x")
-    assert [(one.code, one.word) for one in found.misread] == [("image.pasted", "docker pull")]
+    assert [(one.code, one.word) for one in found.misread] == [("run.image.pasted", "docker pull")]
     assert (found.image, found.command) == ("a/b:1", ("x",))
     sudo = line("docker run -it sudo docker pull a/b:1 x")
-    assert [(one.code, one.word) for one in sudo.misread] == [("image.pasted", "sudo docker pull")]
+    assert [(one.code, one.word) for one in sudo.misread] == [("run.image.pasted", "sudo docker pull")]
     assert (sudo.image, sudo.command) == ("a/b:1", ("x",))
     assert line("docker run sudo docker").misread == ()
     inside = line("docker run -v /var/run/docker.sock:/var/run/docker.sock docker pull a/b:1")

@@ -53,7 +53,7 @@ def remarks(text: str, ground: Ground = GROUND) -> tuple[Remark, ...]:
 
 
 def codes(text: str, ground: Ground = GROUND) -> list[str]:
-    return [f"{one.finding.severity} {one.finding.code}" for one in remarks(text, ground)]
+    return [f"{one.severity} {one.code}" for one in remarks(text, ground)]
 
 
 @pytest.mark.parametrize("image", [CANN, OURS, "quay.io/ascend/vllm-ascend:v0.11.0rc1", "a.b/c:1", "$IMAGE"])
@@ -71,13 +71,13 @@ def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
     """Case D01 (vllm-project/vllm-ascend issue 1440)."""
     text = f"docker run --shm-size 16g --device /dev/davinci0 {NODES.replace('davinci_m', 'dav_m')} {CANN} bash"
     node, driver, files, smi = remarks(text)
-    assert node.finding.what == (
+    assert node.what == (
         "--device /dev/dav_manager: no NPU host has a node /dev/dav_manager; did you mean /dev/davinci_manager?"
     )
-    assert (node.word, node.finding.fix) == ("--device /dev/dav_manager", "--device /dev/davinci_manager")
-    assert driver.finding.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
-    assert driver.finding.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
-    assert [one.finding.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
+    assert (node.word, node.fix) == ("--device /dev/dav_manager", "--device /dev/davinci_manager")
+    assert driver.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
+    assert driver.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
+    assert [one.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
     ],
 )
 def test_mistyped_nodes(written: str, meant: str) -> None:
-    found = [one for one in remarks(f"{GOOD} --device {written} {CANN}") if one.finding.code == "run.node.unknown"]
-    assert [one.finding.fix for one in found] == [f"--device {meant}"]
+    found = [one for one in remarks(f"{GOOD} --device {written} {CANN}") if one.code == "run.node.unknown"]
+    assert [one.fix for one in found] == [f"--device {meant}"]
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_remarks(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize("text", [text for text, expected in LINES if expected])
 def test_every_remark_names_its_word_and_a_fix(text: str) -> None:
     for one in remarks(text):
-        assert one.word in one.finding.what
-        assert one.finding.fix
-        assert one.finding.why
+        assert one.word in one.what
+        assert one.fix
+        assert one.why
 
 
 def test_every_rule_reports_something_in_these_tests() -> None:
@@ -281,7 +281,7 @@ def test_several_cards_in_one_device_are_one_fault(written: str) -> None:
 @pytest.mark.parametrize("option", ["--pythn3 x", "--sharing x", "--quux x"])
 def test_an_option_that_is_like_none_of_dockers(option: str) -> None:
     (one,) = remarks(f"docker run {option} img")
-    assert (one.code, one.word) == ("option", option.split(maxsplit=1)[0])
+    assert (one.code, one.word) == ("run.option", option.split(maxsplit=1)[0])
 
 
 def test_an_index_that_counts_the_hosts_cards_is_counted_anew() -> None:
@@ -342,7 +342,7 @@ SERVICE = {
 def service_codes(service: dict[str, object]) -> list[tuple[str, str]]:
     document = YamlDocument("compose.yaml", {"services": {"a": service}}, {})
     (container,) = containers_of([document])
-    return [(one.finding.code, one.word) for one in lint_container(container, GROUND)]
+    return [(one.code, one.word) for one in lint_container(container, GROUND)]
 
 
 def test_a_compose_service_is_judged_by_the_same_rules() -> None:
