@@ -53,15 +53,19 @@ _Loader.yaml_implicit_resolvers = {
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One parsed file: its value, and the 1-based line of each key or list item. Numbers and dates are texts."""
+    """One parsed file: its value, and the 1-based line of each key or list item. Numbers and dates are texts.
+
+    `moved` has the place in the file of each item of a list that was merged with another file's.
+    """
 
     name: str
     value: Any
     lines: Mapping[Location, int]
+    moved: Mapping[Location, Location] = field(default_factory=dict)
 
     def where(self, location: Location) -> str:
         """Return `file:line` of `location`, or of its nearest parent that has a line."""
-        path = location
+        path = (*self.moved.get(location[:2], location[:2]), *location[2:])
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.name}:{self.lines.get(path, 1)}"
@@ -180,7 +184,7 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
     inherited = {key: value for key, value in _left(own, base).items() if key not in OWN}
     merged = {**inherited, **own.value}
     lines = {(key,): own.lines[("extends",)] for key in merged} | {**own.lines}
-    found = replace(own, value=merged, lines=lines)
+    moved: dict[Location, Location] = {}
     for key, value in own.value.items():
         there = inherited.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
@@ -193,8 +197,9 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
                 entries = [(entry, None) for entry in there if _package(entry) not in mine]
                 entries += [(entry, number) for number, entry in enumerate(value)]
             merged[key] = [entry for entry, _ in entries]
-            _place(found, own, key, entries)
-    return found
+            places = (("extends",) if number is None else (key, number) for _, number in entries)
+            moved |= {(key, position): place for position, place in enumerate(places)}
+    return replace(own, value=merged, lines=lines, moved=moved)
 
 
 def _fault(document: YamlDocument, path: Location, what: str, hint: str = "") -> UsageError:
@@ -231,8 +236,8 @@ def _components(there: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
     found: list[Entry] = [(entry, None) for entry in there]
     place: int | None = None
     for number, entry in enumerate(own):
-        names = [_package(one) if at is None else "" for one, at in found]
-        at = names.index(_package(entry)) if _package(entry) in names else None
+        package, names = _package(entry), [_package(one) if at is None else "" for one, at in found]
+        at = names.index(package) if package and package in names else None
         if at is not None and entry.keys() == {"name"}:
             place = at + 1
         elif at is not None:
@@ -241,17 +246,3 @@ def _components(there: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
             found.insert(len(found) if place is None else place, (entry, number))
             place = None if place is None else place + 1
     return found
-
-
-def _place(found: YamlDocument, own: YamlDocument, key: str, entries: Sequence[Entry]) -> None:
-    """Record the line of each entry of a merged list."""
-    known: Any = found.lines
-    for path in [path for path in known if path[:1] == (key,) and len(path) > 1]:
-        del known[path]
-    for position, (_, number) in enumerate(entries):
-        if number is None:
-            known[(key, position)] = own.lines[("extends",)]
-        else:
-            known.update(
-                {(key, position, *path[2:]): at for path, at in own.lines.items() if path[:2] == (key, number)}
-            )

@@ -233,6 +233,8 @@ WRONG = {
     "twice": ({"one": "extends: stack\ncomponents: [{name: lib, version: '1.0'}, {name: lib, version: '2.0'}]\n"},
               "one:2", ["lib is given twice"]),
     "own fault": ({"one": "extends: stack\ncomponents:\n  - {name: tool, version: yes}\n"}, "one:3", ["quote it"]),
+    "words": ({"two": "extends: stack\ncomponents: [odd]\n", "one": "extends: two\ncomponents:\n- lib\n"},
+              "one:3", ["a mapping is expected"]),
     "no name": ({"one": "extends: [stack]\n"}, "one:1", ["extends"]),
     "no parent": ({"one": "summary: s\nwithout: [lib]\n"}, "one:2", ["extends"]),
 }  # fmt: skip
