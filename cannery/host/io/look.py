@@ -10,7 +10,7 @@ import os
 import pwd
 import stat
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 20
 HUAWEI = "0x19e5"
+PCI_WORDS = ("vendor", "device", "class")
 SMI_SECONDS = 30.0
 LIBRARIES = ("lib64", "lib64/driver", "lib64/common")
 # Where images are kept when no engine reports it.
@@ -75,37 +76,58 @@ def below(root: Path, path: str) -> Path | None:
     return None if found is None else root / found.lstrip("/")
 
 
-def look(root: Path, path: str, closed: set[str]) -> os.stat_result | None:
-    """Return the status of a path, None where nothing is there; a path that cannot be read is added to `closed`."""
-    found = _found(root, path, closed)
-    return None if found is None else found[1]
+@dataclass
+class HostTree:
+    """The files of a host, in the tree at `root`.
 
+    `closed` gets the paths that the caller cannot read, `folders` those that are a folder in place of a file or node.
+    """
 
-def read_text(root: Path, path: str, closed: set[str]) -> str | None:
-    """Return the text of a file, None where it is missing or cannot be read; `closed` as in `look`."""
-    found = _found(root, path, closed)
-    if found is None or not stat.S_ISREG(found[1].st_mode):
+    root: Path
+    closed: set[str] = field(default_factory=set)
+    folders: set[str] = field(default_factory=set)
+
+    def status(self, path: str) -> os.stat_result | None:
+        """Return the status of a path; None where nothing is there, or something else than its name means."""
+        found = self._found(path)
+        if found is None or is_in_place(path, found[1].st_mode):
+            return found[1] if found else None
+        self.folders.add(path)
         return None
-    try:
-        with found[0].open("rb") as file:
-            return file.read(MOST_BYTES).decode(errors="replace")
-    except PermissionError:
-        closed.add(path)
-    except OSError:
-        pass
-    return None
 
+    def text(self, path: str) -> str | None:
+        """Return the text of a file, None where it is missing or cannot be read."""
+        found = self._found(path)
+        if found is None or not stat.S_ISREG(found[1].st_mode):
+            return None
+        try:
+            with found[0].open("rb") as file:
+                return file.read(MOST_BYTES).decode(errors="replace")
+        except PermissionError:
+            self.closed.add(path)
+        except OSError:
+            pass
+        return None
 
-def _found(root: Path, path: str, closed: set[str]) -> tuple[Path, os.stat_result] | None:
-    """Return where a path of the host leads, and its status; `closed` as in `look`."""
-    try:
-        real = below(root, path)
-        return None if real is None else (real, real.stat())
-    except PermissionError:
-        closed.add(path)
-    except OSError:
-        pass
-    return None
+    def texts(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Give the files that are there and can be read, as texts."""
+        yield from ((path, text) for path in paths if (text := self.text(path)) is not None)
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none where it is missing. Raises `OSError` for one that is closed."""
+        folder = below(self.root, path)
+        return sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
+
+    def _found(self, path: str) -> tuple[Path, os.stat_result] | None:
+        """Return where a path of the host leads, and its status."""
+        try:
+            real = below(self.root, path)
+            return None if real is None else (real, real.stat())
+        except PermissionError:
+            self.closed.add(path)
+        except OSError:
+            pass
+        return None
 
 
 def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFacts:
@@ -117,23 +139,21 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
     """
     wanted = [path for path in chip_paths if not path.startswith("/dev/")]
     nodes = {path for path in chip_paths if path.startswith("/dev/")}
-    closed: set[str] = set()
-    folders: set[str] = set()
-    texts = dict(_texts(root, TEXTS, closed))
+    tree = HostTree(root)
+    texts = dict(tree.texts(TEXTS))
     home = install_folder(texts.get(INSTALL_INFO, ""))
-    texts |= _texts(root, (f"{home}/driver/version.info", f"{home}/firmware/version.info"), closed)
+    texts |= tree.texts((f"{home}/driver/version.info", f"{home}/firmware/version.info"))
     places = [*wanted, *(path.replace("/usr/local/Ascend", home, 1) for path in wanted), *NPU_SMI, f"{home}/driver/"]
     places += [*RUNTIME_PROGRAMS, *DOCKER_PROGRAMS, *CONTAINER_MARKS]
     places += [f"{home}/driver/{folder}/libascend_hal.so" for folder in LIBRARIES]
     places += [INSTALL_INFO, HCCN, RANKTABLE]
-    present = frozenset(path for path in places if _exists(root, path, closed, folders))
     return HostFacts(
-        nodes=tuple(_nodes(root, nodes, closed, folders)),
+        paths=frozenset(filter(tree.status, places)),
+        nodes=tuple(_nodes(tree, nodes)),
         pci=pci_devices(root),
         texts=texts,
-        paths=present,
-        unreadable=frozenset(closed),
-        folders=frozenset(folders),
+        unreadable=frozenset(tree.closed),
+        folders=frozenset(tree.folders),
         user=user_in(texts.get(PASSWD, ""), texts.get(GROUP, ""), user) if user else None,
     )
 
@@ -166,56 +186,34 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
     )
 
 
-def _exists(root: Path, path: str, closed: set[str], folders: set[str]) -> bool:
-    """Whether a path is there, as what its name means; `folders` gets a folder in place of a file."""
-    about = look(root, path, closed)
-    if about is None or is_in_place(path, about.st_mode):
-        return about is not None
-    folders.add(path)
-    return False
-
-
-def _texts(root: Path, paths: Iterable[str], closed: set[str]) -> Iterator[tuple[str, str]]:
-    """Give the files that are there and can be read, as texts; `closed` gets those that cannot be read."""
-    for path in paths:
-        text = read_text(root, path, closed)
-        if text is not None:
-            yield path, text
-
-
-def _nodes(root: Path, managers: Iterable[str], closed: set[str], folders: set[str]) -> Iterator[Node]:
-    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place.
-
-    `closed` gets what cannot be read, `folders` what is a folder.
-    """
+def _nodes(tree: HostTree, managers: Iterable[str]) -> Iterator[Node]:
+    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
+    names: list[str] = []
     try:
-        folder = below(root, DEV)
-        names = [entry.name for entry in os.scandir(folder)] if folder is not None else []
+        names = tree.names(DEV)
     except PermissionError:
-        closed.add(DEV)
-        names = []
+        tree.closed.add(DEV)
     except OSError:
-        names = []
+        pass
     paths = (f"{DEV}/{name}" for name in names)
     cards = sorted((int(match[1]), path) for path in paths if (match := CARD.fullmatch(path)))
     for path in (*(path for _, path in cards), *sorted(managers)):
-        about = look(root, path, closed) if _exists(root, path, closed, folders) else None
+        about = tree.status(path)
         if about is not None:
             yield Node(path, about.st_uid, about.st_gid, stat.S_IMODE(about.st_mode), stat.S_ISCHR(about.st_mode))
 
 
 def pci_devices(root: Path) -> tuple[tuple[str, str], ...] | None:
     """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
+    tree = HostTree(root)
     try:
-        folder = below(root, "/sys/bus/pci/devices")
-        names = sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
+        names = tree.names("/sys/bus/pci/devices")
     except OSError:
         return None
     found = []
     for name in names:
         place = f"/sys/bus/pci/devices/{name}"
-        wanted = [f"{place}/{word}" for word in ("vendor", "device", "class")]
-        words = {key: text.strip() for key, text in _texts(root, wanted, set())}
+        words = {path: text.strip() for path, text in tree.texts(f"{place}/{word}" for word in PCI_WORDS)}
         if words.get(f"{place}/vendor") == HUAWEI:
             found.append((words.get(f"{place}/device", ""), words.get(f"{place}/class", "")))
     return tuple(found)
@@ -278,25 +276,18 @@ def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
 
     The driver's paths are looked for where it is installed. What the caller cannot read is `HostNpus.hidden`.
     """
-    install = install_folder(read_text(root, INSTALL_INFO, set()) or "")
-    present, hidden, groups = set(), set(), set()
-    for path in paths:
-        closed: set[str] = set()
-        about = look(root, place_of(path, install), closed)
-        if about is not None and is_in_place(path, about.st_mode):
-            present.add(path)
-            groups |= {about.st_gid} if path.startswith("/dev/") else set()
-        elif closed:
-            hidden.add(path)
-    nodes = frozenset(path for path in present if path.startswith("/dev/"))
-    text = read_text(root, RANKTABLE, set()) if RANKTABLE in present else None
-    version = json_object(text or "")[0].get("version")
-    group = min(groups - {0}, default=min(groups, default=None))
+    tree = HostTree(root)
+    install = install_folder(tree.text(INSTALL_INFO) or "")
+    places = {path: place_of(path, install) for path in paths}
+    found = {path: about for path, place in places.items() if (about := tree.status(place))}
+    nodes = frozenset(path for path in found if path.startswith("/dev/"))
+    groups = {found[path].st_gid for path in nodes}
+    version = json_object(tree.text(RANKTABLE) or "" if RANKTABLE in found else "")[0].get("version")
     return HostNpus(
         nodes,
-        frozenset(present) - nodes,
-        group,
+        frozenset(found) - nodes,
+        min(groups - {0}, default=min(groups, default=None)),
         version if isinstance(version, str) else "",
-        frozenset(hidden),
+        frozenset(path for path, place in places.items() if place in tree.closed and path not in found),
         install,
     )
