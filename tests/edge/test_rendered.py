@@ -17,15 +17,20 @@ from factories import catalog, inputs, lock, recipe, tools
 
 from cannery.context import Context
 from cannery.errors import UnableError, UsageError
-from cannery.lock.io.wheels import Progress, store_path
+from cannery.lock.io import wheelhouse, wheels
+from cannery.lock.io.wheels import store_path
 from cannery.pipeline import rendered as write_folder
 from cannery.pipeline import rendered_held
 from cannery.plan.make import make_plan
 from cannery.render.io import folder as rendered
+from cannery.util.io.pip_settings import Downloads, PipSettings
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
-    from cannery.lock.lock import Lock
+    from collections.abc import Sequence
+
+    from cannery.lock.io.wheelhouse import Progress
+    from cannery.lock.lock import Lock, LockedPackage
     from cannery.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -191,15 +196,21 @@ def test_an_empty_folder_and_one_with_logs_alone_are_taken(context: Context, tmp
         assert (tmp_path / name / "Dockerfile").is_file()
 
 
-def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1.0, 6.0, 7.0, 12.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said: list[str] = []
-    progress = Progress(said.append, 100_000_000, "wheels")
-    one, two = lock(recipe()).packages[:2]
-    for package, received in ((one, 10_000_000), (one, 20_000_000), (two, 30_000_000), (one, 40_000_000)):
-        progress(package, received)
-    assert said == ["fetching wheels: 100 MB", "fetching wheels: 20 of 100 MB", "fetching wheels: 70 of 100 MB"]
+
+    def arrive(packages: Sequence[LockedPackage], _indexes: object, _to: Downloads, progress: Progress) -> None:
+        for package in packages:
+            progress(package, 10_000_000)
+            progress(package, 20_000_000)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(wheelhouse, "fetch", arrive)
+    monkeypatch.setattr(wheels, "BEAT", 0.05)
+    packages = [replace(one, size=50_000_000) for one in lock(recipe()).packages[:2]]
+    wheels.fetch_wheels(Downloads(tmp_path, said.append, PipSettings), {}, packages)
+    assert said[:2] == ["fetching wheels: 100 MB", "fetching wheels: 20 of 100 MB …"]
+    assert "fetching wheels: 40 of 100 MB: 0 s so far" in said
 
 
 def test_one_run_at_a_time_works_in_a_folder_and_leaves_nothing_beside_it(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.pip_settings import Downloads, PipSettings
 
-    # Called, one call at a time, whenever bytes of a file have arrived: how many there are now.
+    # Called by several threads, whenever bytes of a file have arrived: how many there are now.
     Progress = Callable[[LockedPackage, int], None]
 
 # Downloads at once.
@@ -267,11 +267,6 @@ def fetch(
         return files
     settings = downloads.settings()
     fetcher = _Fetcher(indexes, settings, cache, HostSession(settings), threading.Event(), downloads.say)
-    one_at_a_time = threading.Lock()
-
-    def show(package: LockedPackage, received: int) -> None:
-        with one_at_a_time:
-            progress(package, received)
 
     def work() -> None:
         while todo and not fetcher.stop.is_set():
@@ -279,7 +274,7 @@ def fetch(
                 package = todo.popleft()
             except IndexError:  # another thread took the last one
                 return
-            fetcher.fetch(package, show)
+            fetcher.fetch(package, progress)
 
     # The first error, or an interrupt, stops the rest. An interrupt must not wait for a read from a silent server, so
     # the threads are not an executor's.

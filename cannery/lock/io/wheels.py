@@ -6,20 +6,24 @@ the network. The libraries for downloads are imported only where a file is missi
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 from cannery.util.io.files import sha256_file
+from cannery.util.io.waiting import heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from zipfile import ZipFile
 
     from cannery.catalog.addresses import Index
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.pip_settings import Downloads
+
+
+# Seconds between two lines about a download.
+BEAT = 5.0
 
 
 def wheel_metadata(archive: ZipFile) -> str:
@@ -80,26 +84,12 @@ def fetch_wheels(
         return {package.name: store_path(package, cache) for package in packages}
     from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
 
-    progress = Progress(downloads.say, missing_bytes(packages, cache), what)
-    return fetch(packages, indexes, downloads, progress)
+    total, received = missing_bytes(packages, cache), dict.fromkeys((package.name for package in packages), 0)
+    if total:
+        downloads.say(f"fetching {what}: {total / 1e6:.0f} MB")
 
+    def far() -> str:
+        return f"fetching {what}: {sum(received.values()) / 1e6:.0f} of {total / 1e6:.0f} MB"
 
-class Progress:
-    """Prints how far a download is: once at its start, then at most every five seconds."""
-
-    def __init__(self, say: Callable[[str], None], total: int, what: str) -> None:
-        self.say = say
-        self.what = what
-        self.total = total
-        self.received: dict[str, int] = {}
-        self.spoken = time.monotonic()
-        if total:
-            say(f"fetching {self.what}: {total / 1e6:.0f} MB")
-
-    def __call__(self, package: LockedPackage, received: int) -> None:
-        """Count bytes of one file."""
-        self.received[package.name] = received
-        now = time.monotonic()
-        if now - self.spoken >= 5:
-            self.spoken = now
-            self.say(f"fetching {self.what}: {sum(self.received.values()) / 1e6:.0f} of {self.total / 1e6:.0f} MB")
+    with heartbeat(downloads.say, far, BEAT):
+        return fetch(packages, indexes, downloads, lambda package, count: received.update({package.name: count}))
