@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -69,19 +69,8 @@ def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(f for f in findings if f.severity is Severity.ERROR)
 
 
-def error(code: str, what: str, why: str = "", fix: str = "") -> Finding:
-    """Return a finding that stops a build."""
-    return Finding(Severity.ERROR, code, what, why, fix)
-
-
-def warning(code: str, what: str, why: str = "", fix: str = "") -> Finding:
-    """Return a finding that may be a fault."""
-    return Finding(Severity.WARNING, code, what, why, fix)
-
-
-def note(code: str, what: str, why: str = "", fix: str = "") -> Finding:
-    """Return a finding that needs no action."""
-    return Finding(Severity.NOTE, code, what, why, fix)
+# A finding that stops a build, one that may be a fault, and one that needs no action.
+error, warning, note = (partial(Finding, severity) for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTE))
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from cannery.errors import UnableError
+from cannery.errors import CanneryError, UnableError
 from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
 from cannery.util.io.files import write_atomic
 from cannery.util.io.locks import own_folder
 from cannery.util.io.namespace import HOW
+from cannery.util.io.process import run
 
 # Where a host has its programs and their libraries. What of them is a link is the same folder once more.
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -91,16 +91,8 @@ def _tried(folder: Path, *, in_memory: bool) -> str:
         upper = None if in_memory else scratch / "changes"
         box = Box((scratch / "layer",), ("true",), upper=upper, binds=host_binds())
         try:
-            done = subprocess.run(
-                box_command(box, scratch / "mounts"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LONGEST,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            done = run(box_command(box, scratch / "mounts"), timeout=_LONGEST, check=False)
+        except (OSError, CanneryError) as error:
             return str(error)
     lines = [line for line in done.stderr.splitlines() if "dmesg(1)" not in line]
     return "" if done.returncode == 0 else lines[-1] if lines else f"exit code {done.returncode}"

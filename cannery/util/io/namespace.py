@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+
+from cannery.errors import CanneryError
+from cannery.util.io.process import run
 
 # Starts a command as root of a new user namespace. Its other users are the user's own ids of /etc/subuid and subgid.
 AS_ROOT = ("unshare", "--user", "--map-root-user", "--map-auto", "--")
@@ -26,10 +28,10 @@ def can_be_root() -> bool:
     if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("newuidmap") is None:
         return False
     try:
-        done = subprocess.run((*AS_ROOT, "true"), capture_output=True, timeout=_LONGEST, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        run((*AS_ROOT, "true"), timeout=_LONGEST)
+    except (OSError, CanneryError):
         return False
-    return done.returncode == 0
+    return True
 
 
 @cache

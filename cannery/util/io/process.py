@@ -17,9 +17,8 @@ import signal
 import subprocess
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cannery.errors import CanneryError, UnableError
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A finished command: its status, and both outputs as text.
+Result: TypeAlias = "subprocess.CompletedProcess[str]"
 # What ends a run from outside and can be held: Ctrl-C, a stopped job, a closed terminal.
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds that the child gets to end by itself after SIGINT, before it is killed.
@@ -47,15 +48,6 @@ class CommandError(CanneryError):
         self.returncode = returncode
         self.stdout = stdout
         self.stderr = stderr
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a finished command left: status, and both outputs as text."""
-
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 def run(  # noqa: PLR0913 - the options of one subprocess call
@@ -93,7 +85,7 @@ def run(  # noqa: PLR0913 - the options of one subprocess call
         raise CommandError(command, 124, "", f"no end within {timeout:g} s") from error
     if check and done.returncode != 0:
         raise CommandError(command, done.returncode, done.stdout, done.stderr)
-    return Result(done.returncode, done.stdout, done.stderr)
+    return done
 
 
 @contextmanager

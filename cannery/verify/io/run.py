@@ -293,7 +293,7 @@ def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check
                 on_check(check)
         code = process.wait()
         out.seek(0)
-        return Result(code, out.read().decode(errors="replace"), "".join(others))
+        return subprocess.CompletedProcess(command, code, out.read().decode(errors="replace"), "".join(others))
 
 
 def _check(line: str) -> Check | None:
