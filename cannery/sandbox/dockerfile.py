@@ -10,8 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cannery.render.lint import instructions
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from cannery.render.lint import Instruction
 
 _FROM = re.compile(r"(--platform=\$BUILDPLATFORM )?(\S+) AS (\S+)")
 _COPY = re.compile(r"--link --from=(\S+) /out/ /")
@@ -70,15 +74,15 @@ class Stage:
 
 def read_stages(text: str) -> dict[str, Stage]:
     """Return the stages of a rendered Dockerfile by name. Raises `ValueError` for what no template has."""
-    found: dict[str, Stage] = {}
-    for block in re.split(r"^FROM ", "\n".join(_instructions(text)), flags=re.MULTILINE)[1:]:
-        first, *lines = block.splitlines()
-        match = _FROM.fullmatch(first)
-        if match is None:
-            raise ValueError(f"a stage without a name: FROM {first}")
-        steps = tuple(step for line in lines if (step := _step(line)))
-        found[match[3]] = Stage(match[3], match[2], bool(match[1]), steps)
-    return found
+    found: list[tuple[re.Match[str], list[Step]]] = []
+    for one in instructions(text):
+        if one.keyword != "FROM":
+            found[-1][1].extend(_steps(one))
+        elif match := _FROM.fullmatch(one.rest):
+            found.append((match, []))
+        else:
+            raise ValueError(f"a stage without a name: FROM {one.rest}")
+    return {match[3]: Stage(match[3], match[2], bool(match[1]), tuple(steps)) for match, steps in found}
 
 
 def wanted_stages(stages: Mapping[str, Stage], target: str, given: Collection[str]) -> tuple[Stage, ...]:
@@ -104,33 +108,20 @@ def base_names(stages: Mapping[str, Stage], name: str) -> set[str]:
     return {name} | (base_names(stages, stages[name].base) if name in stages else set())
 
 
-def _instructions(text: str) -> Iterator[str]:
-    """Give the instructions, each as one line."""
-    parts: list[str] = []
-    for raw in text.splitlines():
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        parts.append(line.removesuffix("\\").strip())
-        if not line.endswith("\\"):
-            yield " ".join(parts)
-            parts = []
-
-
-def _step(line: str) -> Step | None:
-    """Return a step, None for an instruction about containers."""
-    word, _, rest = line.partition(" ")
-    if word == "RUN":
-        return _run(rest, line)
-    if word == "COPY" and (copied := _COPY.fullmatch(rest)):
-        return Step(line, copied=copied[1])
-    if word == "ENV" and not _VALUE.sub("", rest):
-        return Step(line, env={n: re.sub(r"\\(.)", r"\1", value) or plain for n, value, plain in _VALUE.findall(rest)})
-    if word == "WORKDIR":
-        return Step(line)
-    if word in _OF_CONTAINERS:
-        return None
-    raise ValueError(f"no template has this instruction: {line}")
+def _steps(one: Instruction) -> Iterator[Step]:
+    """Give the step of an instruction; none for one about containers."""
+    line = f"{one.keyword} {one.rest}"
+    if one.keyword == "RUN":
+        yield _run(one.rest, line)
+    elif one.keyword == "COPY" and (copied := _COPY.fullmatch(one.rest)):
+        yield Step(line, copied=copied[1])
+    elif one.keyword == "ENV" and not _VALUE.sub("", one.rest):
+        values = {name: re.sub(r"\\(.)", r"\1", value) or plain for name, value, plain in _VALUE.findall(one.rest)}
+        yield Step(line, env=values)
+    elif one.keyword == "WORKDIR":
+        yield Step(line)
+    elif one.keyword not in _OF_CONTAINERS:
+        raise ValueError(f"no template has this instruction: {line}")
 
 
 def _run(rest: str, line: str) -> Step:
