@@ -31,21 +31,12 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import BaseLine, Catalog
     from cannery.catalog.compatibility import Compatibility
+    from cannery.engine.oci import EngineImage
     from cannery.lock.lock import Lock
     from cannery.recipe.recipe import Recipe
 
 TOOLKIT = "toolkit"
 TOOLKIT_VERSION = re.compile(r"^version=(\S+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Config:
-    """What the engine reports of an image; `arch` is Docker's word."""
-
-    id: str
-    arch: str
-    env: Mapping[str, str]
-    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class Image:
     image that Cannery did not make.
     """
 
-    config: Config
+    config: EngineImage
     os: str
     python: str
     prefix: str
@@ -85,7 +76,7 @@ def version_files(bases: Mapping[str, BaseLine]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for _name, _pattern, path in _asked(bases)))
 
 
-def read_facts(config: Config, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
+def read_facts(config: EngineImage, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
     """Return what is in an image; `seen` is what `cannery.against.io.look` prints."""
     packages: dict[str, Distribution] = {}
     for name, version, requires in seen["packages"]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cannery.against.compare import compare, expected, nearest, read_facts, report_lines, version_files
-from cannery.against.io.read import read_config, read_image
+from cannery.against.io.read import find_image, read_image
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.target import parse_arch
 from cannery.commands import options_of, print_json
@@ -133,7 +133,7 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if arguments.profile:
         find_profile(catalog, arguments.profile)
     place = place_with(context, arguments.against, runs=True)
-    config = read_config(place, arguments.against)
+    config = find_image(place, arguments.against)
     arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
     if place.is_foreign(arch):
         context.say(f"its Python runs under emulation, since it is for {arch}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cannery.util.addresses import DIGEST
@@ -215,6 +215,7 @@ class EngineImage:
     labels: Mapping[str, str]
     digests: tuple[str, ...]
     tags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def platform(self) -> str:
@@ -224,12 +225,14 @@ class EngineImage:
 
 def engine_image(found: Mapping[str, Any]) -> EngineImage:
     """Return an image from what `docker inspect` shows of it."""
+    config = image_config(str(found.get("Architecture")), found.get("Config"))
     return EngineImage(
         id=str(found["Id"]),
-        arch=str(found.get("Architecture")),
+        arch=config.architecture,
         size=int(found.get("Size") or 0),
         layers=tuple((found.get("RootFS") or {}).get("Layers") or ()),
-        labels=dict((found.get("Config") or {}).get("Labels") or {}),
+        labels=config.labels,
         digests=tuple(found.get("RepoDigests") or ()),
         tags=tuple(found.get("RepoTags") or ()),
+        env=config.env,
     )

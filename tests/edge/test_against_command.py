@@ -15,12 +15,12 @@ import pytest
 from test_store import LOWER, put
 
 from cannery import cli
-from cannery.against.compare import Config
 from cannery.against.io import read as image_read
 from cannery.against.io.look import look
-from cannery.against.io.read import read_config, read_image
+from cannery.against.io.read import find_image, read_image
 from cannery.commands import place
 from cannery.engine.io.find import Engine
+from cannery.engine.oci import EngineImage
 from cannery.errors import UnableError, UsageError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.lock.lock import parse_lock
@@ -155,8 +155,8 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def config(arch: str = "amd64") -> Config:
-    return Config("sha256:" + "a" * 64, arch, {}, {})
+def config(arch: str = "amd64") -> EngineImage:
+    return EngineImage("sha256:" + "a" * 64, arch, 7, (), {}, ())
 
 
 def test_what_is_seen_of_an_image(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ def test_a_container_that_takes_too_long_is_removed(host: Host, monkeypatch: pyt
 
 def test_what_an_engine_says_of_an_image(host: Host) -> None:
     attributes = {"Id": "sha256:1", "Architecture": "arm64", "Config": {"Env": ["A=b=c", "B="], "Labels": None}}
-    found = read_config(host.place(Client(Image("sha256:1", attributes))), "mine:1")
-    assert found == Config("sha256:1", "arm64", {"A": "b=c", "B": ""}, {})
+    found = find_image(host.place(Client(Image("sha256:1", attributes))), "mine:1")
+    assert found == EngineImage("sha256:1", "arm64", 0, (), {}, (), env={"A": "b=c", "B": ""})
     with pytest.raises(UsageError, match="no image mine:1") as caught:
-        read_config(host.place(Client(None)), "mine:1")
+        find_image(host.place(Client(None)), "mine:1")
     assert "docker pull mine:1" in caught.value.hint
 
 
@@ -245,13 +245,13 @@ def test_an_image_of_the_store_is_looked_at_in_a_box(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Store, "lowers", lambda *_: (tmp_path,))
     here = StorePlace(Store(tmp_path / "images"), dict(os.environ), "arm64", tmp_path)
     put(here.store, LOWER)
-    found = read_config(here, "demo:1")
+    found = find_image(here, "demo:1")
     assert (found.arch, found.env) == ("arm64", {"A": "1"})
     seen = read_image(here, found, ())
     assert "pytest" in {row[0] for row in seen["packages"]}
     assert (boxes[0].command[:2], boxes[0].env) == (("python3", "-"), {"A": "1", "LD_PRELOAD": ""})
     with pytest.raises(UsageError, match="no image demo:2 in this host's image store"):
-        read_config(here, "demo:2")
+        find_image(here, "demo:2")
 
 
 # The command.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import factories
 
-from cannery.against.compare import Config, Image, read_facts
+from cannery.against.compare import Image, read_facts
+from cannery.engine.oci import EngineImage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,4 +61,5 @@ def seen(
         "texts": {"/usr/lib/os-release": UBUNTU, **(texts or {})},
         "versions": toolkit(),
     }
-    return read_facts(Config("sha256:" + "0" * 64, "amd64", env, {}), {**value, **changes}, factories.catalog().bases)
+    config = EngineImage("sha256:" + "0" * 64, "amd64", 7, (), {}, (), env=env)
+    return read_facts(config, {**value, **changes}, factories.catalog().bases)

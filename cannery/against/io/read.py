@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cannery.against.compare import Config
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, UsageError
@@ -17,6 +16,7 @@ from cannery.util.io.process import run
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cannery.engine.oci import EngineImage
     from cannery.host.io.place import ImagePlace
 
 SCRIPT = Path(__file__).with_name("look.py")
@@ -30,20 +30,18 @@ ALONE = (
 )
 
 
-def read_config(place: ImagePlace, reference: str) -> Config:
-    """Return an image's configuration. Raises `UsageError` where its place does not have it, and as `find`."""
+def find_image(place: ImagePlace, reference: str) -> EngineImage:
+    """Return an image by its name. Raises `UsageError` where its place does not have it, and as `find`."""
     found = place.find(reference)
     if found is None:
         is_engine = isinstance(place, EnginePlace)
         where = "on this engine" if is_engine else "in this host's image store, and no Docker engine is running"
         hint = f"docker pull {reference}, or `build.py pull` or `load`, brings one there"
         raise UsageError(f"no image {reference} {where}", hint=hint)
-    config: Mapping[str, Any] = place.attributes(found.id).get("Config") or {}
-    pairs = (text.partition("=")[::2] for text in config.get("Env") or ())
-    return Config(found.id, found.arch, dict(pairs), found.labels)
+    return found
 
 
-def read_image(place: ImagePlace, config: Config, files: Sequence[str]) -> Mapping[str, Any]:
+def read_image(place: ImagePlace, config: EngineImage, files: Sequence[str]) -> Mapping[str, Any]:
     """Return what the `python3` of an image sees (`cannery.against.io.look`); `files` may have CANN's versions.
 
     Raises `UnableError` where that Python does not start.
@@ -76,7 +74,7 @@ def read_image(place: ImagePlace, config: Config, files: Sequence[str]) -> Mappi
     return dict(value)
 
 
-def _command(place: ImagePlace, config: Config, name: str, words: Sequence[str]) -> Sequence[str]:
+def _command(place: ImagePlace, config: EngineImage, name: str, words: Sequence[str]) -> Sequence[str]:
     """Return what starts the `python3` of an image."""
     if not isinstance(place, EnginePlace):
         env = {**config.env, "LD_PRELOAD": ""}
