@@ -60,6 +60,7 @@ def share_foundation(work: Work, dock: Dock) -> None:
     reference = shared_reference(dock.registry, work.plan)
     if found is None or published(dock, reference) is not None:
         return
+    dock.say(f"foundation: pushing its manifest as {reference}")
     python = known_python(work.context.cache, found.id)
     settings = Settings({}, {PYTHON_LABEL: python} if python else {}, {})
     config = image_config(work.place.attributes(found.id), [], [], settings, work.plan.epoch)
