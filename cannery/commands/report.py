@@ -199,25 +199,16 @@ def _at_revision(context: Context, revision: str, profile: str, options: Options
 
 
 def _of_image(context: Context, reference: str) -> Contents:
-    """Look into an image as `verify --against` does. Raises as `cannery.against.io.read` and `place_with`."""
-    from cannery.against.compare import read_facts, version_files
-    from cannery.against.io.read import find_image, read_image
-    from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
-    from cannery.commands.place import place_with
-    from cannery.util.addresses import parse_reference
+    """Look into an image as `verify --against` does. Raises as `look_into`."""
+    from cannery.commands.verify import check_reference, look_into
 
-    if fault := reference_fault(reference):
-        raise UsageError(f"{reference}: {fault}", hint=REGISTRY_HINT)
-    parse_reference(reference, "IMAGE")
-    bases = context.catalog().bases
-    place = place_with(context, reference, runs=True)
-    config = find_image(place, reference)
-    image = read_facts(config, read_image(place, config, version_files(bases)), bases)
+    check_reference(reference, "IMAGE")
+    image = look_into(context, reference)
     try:
         found = of_manifest(reference, image.manifest or {})
     except ValueError:  # it has none, or somebody edited it
         found = Contents(reference, {name: one.version for name, one in image.packages.items()}, {})
-    return replace(found, layers={digest: digest for digest in config.layers}, env=config.env)
+    return replace(found, layers={digest: digest for digest in image.config.layers}, env=image.config.env)
 
 
 COMMANDS = {"sbom": sbom, "report": report, "diff": diff}

@@ -88,11 +88,8 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
         return against(arguments, context)
     if not arguments.profile:
         raise UsageError("PROFILE is missing", hint="build.py verify quickstart, or --against IMAGE for one of yours")
-    fault = reference_fault(arguments.image or "")
-    if fault:
-        raise UsageError(f"--image: {fault}", hint=REGISTRY_HINT)
     if arguments.image is not None:
-        parse_reference(arguments.image, "--image")
+        check_reference(arguments.image, "--image")
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     if {*arguments.level} == {"train"} and not trainer(plan.recipe):
         raise UsageError(
@@ -132,24 +129,33 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     if arguments.profile:
         find_profile(catalog, arguments.profile)
-    place = place_with(context, arguments.against, runs=True)
-    config = find_image(place, arguments.against)
-    arch = str(parse_arch(config.arch, f"the arch of {arguments.against}"))
-    if place.is_foreign(arch):
-        context.say(f"its Python runs under emulation, since it is for {arch}")
-    seen = read_image(place, config, version_files(catalog.bases))
-    image = read_facts(config, seen, catalog.bases)
-    found, skipped = _comparisons(context, catalog, image, arguments, arch)
+    image = look_into(context, arguments.against)
+    found, skipped = _comparisons(context, catalog, image, arguments)
     print("\n".join(report_lines(arguments.against, found, skipped, every=arguments.all)))
     return ExitCode.DONE if found[0].is_equal else ExitCode.VERIFY_FAILED
 
 
+def check_reference(text: str, option: str) -> None:
+    """Raise `UsageError` for an image reference that no engine takes, or that may have a secret in it."""
+    if fault := reference_fault(text):
+        raise UsageError(f"{option}: {fault}", hint=REGISTRY_HINT)
+    parse_reference(text, option)
+
+
+def look_into(context: Context, reference: str) -> Image:
+    """Return what is in an image, by its own Python. Raises as `find_image`, `read_image` and `place_with`."""
+    bases = context.catalog().bases
+    place = place_with(context, reference, runs=True)
+    config = find_image(place, reference)
+    arch = str(parse_arch(config.arch, f"the arch of {reference}"))
+    if place.is_foreign(arch):
+        context.say(f"its Python runs under emulation, since it is for {arch}")
+    return read_facts(config, read_image(place, config, version_files(bases)), bases)
+
+
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise `UsageError` for a reference that is none, and for options that do not go with --against."""
-    fault = reference_fault(arguments.against)
-    if fault:
-        raise UsageError(f"--against: {fault}", hint=REGISTRY_HINT)
-    parse_reference(arguments.against, "--against")
+    check_reference(arguments.against, "--against")
     given = [name for name in NOT_WITH_AGAINST if getattr(arguments, name)]
     given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]
     given += ["arch"] if arguments.arch else []
@@ -160,7 +166,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _comparisons(
-    context: Context, catalog: Catalog, image: Image, arguments: argparse.Namespace, arch: str
+    context: Context, catalog: Catalog, image: Image, arguments: argparse.Namespace
 ) -> tuple[tuple[Comparison, ...], dict[str, str]]:
     """Compare with PROFILE, with the profile of the image's manifest, or with all; return also why some were skipped.
 
@@ -171,7 +177,7 @@ def _comparisons(
     found, skipped = [], {}
     for name in [one] if one else sorted(catalog.profiles):
         try:
-            found.append(_comparison(context, catalog, image, name, _options(catalog, image, arguments, name, arch)))
+            found.append(_comparison(context, catalog, image, name, _options(catalog, image, arguments, name)))
         except CanneryError as error:
             if one:
                 raise
@@ -192,7 +198,7 @@ def _comparison(context: Context, catalog: Catalog, image: Image, name: str, opt
     return compare(expected(recipe, lock, catalog), image)
 
 
-def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name: str, arch: str) -> Options:
+def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name: str) -> Options:
     """Return the target to compare with: of the command line, else of the manifest, else what the image shows."""
     given: dict[str, Any] = {key: getattr(options_of(arguments), key) for key in TARGET}
     manifest = image.manifest or {}
@@ -205,7 +211,7 @@ def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name
     is_standin = image.config.labels.get(BASE_LABEL) == BaseKind.STANDIN
     if is_standin and (given["python"] or default.python) == catalog.standin.python:
         given["base"] = given["base"] or STANDIN
-    return Options(**given, arch=arch)
+    return Options(**given, arch=image.config.arch)
 
 
 COMMANDS = {"verify": verify_image}

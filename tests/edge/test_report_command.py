@@ -143,6 +143,9 @@ class Images:
 class Engine:
     arch = "amd64"
 
+    def foreign(self, _arch: str) -> None:
+        """No image is."""
+
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -156,7 +159,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     monkeypatch.setattr(place, "find_engine", lambda *_, **__: Engine())
     monkeypatch.setattr(place, "docker_client", lambda _engine: Images())
-    monkeypatch.setattr("cannery.against.io.read.read_image", lambda *_: seen)
+    monkeypatch.setattr("cannery.commands.verify.read_image", lambda *_: seen)
     return seen
 
 
