@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 from ruamel.yaml.nodes import ScalarNode
 
@@ -18,7 +17,7 @@ from cannery.catalog.component import FromSource, Wheels, parse_component
 from cannery.catalog.documents import parse_yaml
 from cannery.catalog.fields import profile_name_fault
 from cannery.catalog.io.read import read_yaml_text
-from cannery.catalog.target import parse_cann, without_build
+from cannery.catalog.target import is_version, parse_cann, without_build
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.sources.plan import COMMIT
@@ -65,8 +64,8 @@ def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
     is_commit, component = COMMIT.fullmatch(wanted) is not None, catalog.components.get(name)
     if component is None and is_commit:
         raise UsageError(f"no component {name!r}", hint=did_you_mean(name, catalog.components))
-    if not is_commit:
-        wanted = _version(wanted)
+    if not is_commit and not is_version(wanted):
+        raise UsageError(f"{wanted!r} is no version", hint="a commit has 40 hex digits")
     table = table_of(component, commit=is_commit) if component else ""
     if component and wanted in (getattr(component, table) if table else ()) and not arguments.print_only:
         print(f"{catalog.file(f'components/{name}.yaml')} has {wanted} already")
@@ -85,14 +84,6 @@ def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
     elif table == "metadata":
         value = {key: value[key] for key in ("requires", "source")}
     return _put(context, catalog, (name, component, wanted), table, value, print_only=arguments.print_only)
-
-
-def _version(text: str) -> str:
-    try:
-        Version(text)
-    except InvalidVersion as error:
-        raise UsageError(f"{text!r} is no version", hint="a commit has 40 hex digits") from error
-    return text
 
 
 def _tree(

@@ -13,7 +13,7 @@ from cannery.commands import options_of, print_json
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.sets import SHOWN, kept_sets
 from cannery.pipeline import patch_inputs, planned
-from cannery.vocab import did_you_mean
+from cannery.recipe.select import find_profile
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +43,8 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print every set by component, and which one each profile uses. Nothing is fetched."""
     catalog = context.catalog()
     wanted = arguments.profile
-    if wanted is not None and wanted not in catalog.profiles:
-        raise UsageError(f"no profile {wanted!r}", hint=did_you_mean(wanted, catalog.profiles))
+    if wanted is not None:
+        find_profile(catalog, wanted)
     found = [one for one in kept_sets(catalog, context.patch_sets) if wanted is None or wanted in one.profiles]
     if context.is_json:
         print_json([asdict(one) for one in found])
