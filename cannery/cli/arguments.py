@@ -273,13 +273,10 @@ COMMANDS = {
         "list", "print a script that completes commands and options in a shell", "completion bash", options.shell
     ),
 }
-# Those that take one profile as their only word, which make calls PROFILE.
+# Those whose word is a profile, which make calls PROFILE. `index` takes many, and `new` one that is not there.
 OF_PROFILE = frozenset(
-    {
-        *("show", "check", "lock", "outdated", "plan", "render", "image", "verify", "run", "shell", "doctor"),
-        *("push", "pull", "save", "bundle", "sbom", "report"),
-    }
-)
+    name for name, command in COMMANDS.items() if any(row.names == ("profile",) for row in command.takes)
+) - {"index", "new"}
 # Other names of commands, and words of other tools, with the command that does it here.
 ALIASES = {"build": "image"}
 SYNONYMS = {

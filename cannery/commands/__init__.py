@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Mapping
 
+    from cannery.context import Context
     from cannery.pipeline import Hashes
     from cannery.recipe.recipe import Options
 
@@ -58,6 +59,15 @@ def row_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     every = tuple(rows)
     width = max(len(name) for name, _ in every)
     yield from (f"{name:<{width}}  {value}" for name, value in every if value)
+
+
+def print_result(context: Context, value: object, lines: Iterable[str]) -> None:
+    """Print the result of a command: `value` with --json, else `lines`."""
+    if context.is_json:
+        print_json(value)
+        return
+    for line in lines:
+        print(line)
 
 
 def print_json(value: object) -> None:

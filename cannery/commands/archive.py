@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cannery.build.io.disk import check_output_space
-from cannery.commands import options_of, print_json, row_lines
+from cannery.commands import options_of, print_result, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.client import EngineError, counted, load, load_error, save
 from cannery.engine.io.transfer_view import transfer
@@ -242,10 +242,7 @@ def _loaded(
     if held is not None and found.id != held.id and found.layers != held.layers:
         raise _other_image(where)
     rows = {"image": ", ".join(references), "id": found.id, "platform": found.platform}
-    if context.is_json:
-        print_json({**rows, "image": list(references)})
-    else:
-        print("\n".join(row_lines(rows.items())))
+    print_result(context, {**rows, "image": list(references)}, row_lines(rows.items()))
     return ExitCode.DONE
 
 

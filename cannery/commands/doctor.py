@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.build.io.disk import BASE_BYTES, layers_bytes
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.target import parse_chip
-from cannery.commands import options_of, print_json
+from cannery.commands import options_of, print_result
 from cannery.compat.rules.target import asking, who
 from cannery.compat.subject import Subject, cited
 from cannery.doctor import counts, diagnose, report_lines
@@ -49,20 +49,16 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
     wanted = _wanted(context, catalog, arguments, facts)
     checks = diagnose(facts, wanted)
     found = counts(checks)
-    if context.is_json:
-        value = {
-            "schema": SCHEMA,
-            "root": str(root or "/"),
-            "profile": wanted.profile or None,
-            "target": str(wanted.target) if wanted.target else None,
-            "ok": not found[State.ERROR],
-            "counts": found,
-            "checks": [asdict(check) for check in checks],
-        }
-        print_json(value)
-    else:
-        for line in report_lines(checks):
-            print(line)
+    value = {
+        "schema": SCHEMA,
+        "root": str(root or "/"),
+        "profile": wanted.profile or None,
+        "target": str(wanted.target) if wanted.target else None,
+        "ok": not found[State.ERROR],
+        "counts": found,
+        "checks": [asdict(check) for check in checks],
+    }
+    print_result(context, value, report_lines(checks))
     return ExitCode.UNABLE if found[State.ERROR] else ExitCode.DONE
 
 

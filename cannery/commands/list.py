@@ -8,7 +8,7 @@ from cannery.catalog.catalog import further_pythons
 from cannery.catalog.compatibility import DRIVER
 from cannery.catalog.component import FromSource
 from cannery.catalog.target import without_build
-from cannery.commands import options_of, print_json
+from cannery.commands import options_of, print_json, print_result
 from cannery.commands.proofs import proved
 from cannery.errors import ExitCode, UsageError
 from cannery.util.addresses import shown
@@ -142,13 +142,9 @@ def _show_settings(context: Context) -> ExitCode:
     """Print each setting of this machine, its value without credentials, and where it was read."""
     context.catalog()  # a mirror of what it does not have is an error
     rows = [*context.settings.rows(str(context.cache)), *_host_rows(context)]
-    if context.is_json:
-        shown_rows = [{"name": name, "value": value, "from": origin} for name, value, origin in rows]
-        print_json(shown_rows)
-        return ExitCode.DONE
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for name, value, origin in rows:
-        print(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}".rstrip())
+    values = [{"name": name, "value": value, "from": origin} for name, value, origin in rows]
+    one, two = (max(len(row[column]) for row in rows) for column in (0, 1))
+    print_result(context, values, (f"{name:<{one}}  {value:<{two}}  {origin}".rstrip() for name, value, origin in rows))
     return ExitCode.DONE
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.commands import options_of, print_json
+from cannery.commands import options_of, print_json, print_result
 from cannery.errors import ExitCode, FindingsError, UsageError
 from cannery.patches.sets import SHOWN, kept_sets
 from cannery.pipeline import patch_inputs, planned
@@ -180,11 +180,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if made.rev not in catalog.sources[component].revisions:
         context.say(f"note: no profile has {component} at {made.rev}, which these patches are for")
     paths = [f"{context.shown(folder)}/{name}.patch" for name in sorted(made.texts)]
-    if context.is_json:
-        value = {"repo": repo, "rev": made.rev, "patches": paths, "untracked": made.untracked}
-        print_json(value)
-    else:
-        print("\n".join(paths))
+    print_result(context, {"repo": repo, "rev": made.rev, "patches": paths, "untracked": made.untracked}, paths)
     return ExitCode.DONE
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery import __version__
 from cannery.build.io.buildx import read_spans
 from cannery.catalog.target import parse_arch
-from cannery.commands import PARSERS, options_of, print_json
+from cannery.commands import PARSERS, options_of, print_result
 from cannery.commands.check import lacking_words
 from cannery.commands.proofs import proved
 from cannery.compat.subject import note
@@ -150,10 +150,8 @@ def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print what differs between two profiles, locks, manifests or images."""
     options = options_of(arguments)
     found = difference(*(contents_of(context, word, options) for word in (arguments.old, arguments.new)))
-    if context.is_json:
-        print_json(json_value(found))
-    else:
-        print("\n".join(markdown_lines(found) if arguments.format == "markdown" else text_lines(found)))
+    lines_of = markdown_lines if arguments.format == "markdown" else text_lines
+    print_result(context, json_value(found), lines_of(found))
     return ExitCode.DONE
 
 
