@@ -273,7 +273,7 @@ def on_found_base(context: Context, plan: Plan, *, other_builder: bool) -> tuple
     found = compare(plan.recipe, base)
     if failed := errors(found):
         listed = "\n".join(map(str, failed))
-        raise FindingsError(f"this base cannot be built upon\n{listed}", where=base.reference)
+        raise FindingsError(f"no image can be built on this base\n{listed}", where=base.reference)
     return on_base(plan, base.reference, base.digest, base.source), found
 
 

@@ -72,7 +72,7 @@ def _network(step: Step | None, text: str) -> NetworkError:
     url = _URL_HOST.search(text)
     registry = registry_of(reference[1]) if reference else url[1] if url else "registry"
     image = f": {reference[1]}" if reference else ""
-    hint = f"see what it answers; {ENGINE_PROXY}; a mirror (mirrors.registry of cannery.toml) can take its place"
+    hint = f"check the registry's answer; {ENGINE_PROXY}; or set a mirror (mirrors.registry in cannery.toml)"
     return NetworkError(f"the engine cannot fetch it{image}\n{_short(text)}", where=f"registry {registry}", hint=hint)
 
 
@@ -80,13 +80,13 @@ def _build_failed(step: Step | None, text: str, where: str, state: BuildState, l
     what = _what_failed(step, text, state, log)
     if step and _is_without_mirror(step):
         hint = (
-            "a build step must reach the mirror of system packages, as the host does: see DNS and network, those of "
-            "the engine where one builds, then run the same command again"
+            "a build step must reach the mirror of system packages: check DNS and network (those of the engine, if one "
+            "builds), then run the same command again"
         )
         return NetworkError(what, where=where, hint=hint)
-    hint = "the same command goes on at this step: what was built before is kept"
+    hint = "run the same command again to continue at this step: what was built before is kept"
     if _exit_code(text) == "137":
-        hint = "137 means killed from outside, most often for want of memory: see `dmesg`"
+        hint = "137 means that the process was killed, most often because memory ran out: see `dmesg`"
     return BuildFailedError(what, where=where, hint=hint)
 
 

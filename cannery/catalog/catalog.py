@@ -159,7 +159,7 @@ class Profile(Closed):
     @classmethod
     def _of_another(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if value and not info.data.get("extends"):
-            raise FaultError("it leaves out what another profile has: name that as `extends`")
+            raise FaultError("`without` leaves out what another profile has: name that profile in `extends`")
         return value
 
     @field_validator("excludes")
@@ -167,7 +167,7 @@ class Profile(Closed):
     def _name_alone(cls, value: tuple[Reasoned, ...]) -> tuple[Reasoned, ...]:
         for position, item in enumerate(value):
             if not NAME.fullmatch(item.requirement):
-                what = f"{item.requirement!r}: a name alone is wanted here, since every version of it is left out"
+                what = f"{item.requirement!r}: write only the name here, because every version of it is left out"
                 raise FaultError(what, path=(position, "requirement"))
         return value
 

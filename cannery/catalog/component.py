@@ -105,7 +105,7 @@ class Edit(Closed):
         if len(given) != 1:
             raise FaultError(f"an edit does one thing, this one {len(given)}", f"give one of {', '.join(actions)}")
         if (self.imports is None) != (self.when is None):
-            raise FaultError("imports and when go together", "`when` is the name that is asked before the import")
+            raise FaultError("imports and when go together", "the edit writes `if WHEN: import IMPORTS`: give both")
         return self
 
 
@@ -287,10 +287,10 @@ class Native(FromSource):
                 for word in re.findall(r"\{([^{}]*)\}", text):
                     if word not in BEFORE_WORDS:
                         hint, where = did_you_mean(word, BEFORE_WORDS), ("before", position, place)
-                        raise FaultError(f"nothing fills in {{{word}}}", hint, where)
+                        raise FaultError(f"{{{word}}} is not a known placeholder", hint, where)
         if self.soc_variable is None and any("{soc}" in word for command in self.before for word in command):
-            what = "{soc} is the value of soc_variable, and none is given"
-            raise FaultError(what, "name the variable that names the chip to its build", ("before",))
+            what = "{soc} needs soc_variable, which is not given"
+            raise FaultError(what, "set soc_variable to the variable that names the chip to its build", ("before",))
         return self
 
 

@@ -131,7 +131,7 @@ class _Index:
         self.lines.setdefault(path, line)
         self.count += 1
         if self.count > MOST_NODES:
-            hint = "aliases (*) that name others multiply: write out what is meant"
+            hint = "aliases (*) of aliases multiply the values: write the values out"
             raise UsageError(f"more than {MOST_NODES} values, aliases counted in full", where=self.name, hint=hint)
         if len(path) > DEEPEST:
             raise _too_deep(f"{self.name}:{line}")

@@ -43,7 +43,7 @@ def text(value: object) -> str:
     The message does not hold the credentials.
     """
     if isinstance(value, bool):
-        raise FaultError("a text is expected here, and this word is a truth value to YAML", "quote it")
+        raise FaultError("a text is expected here, and YAML reads this word as true or false", "quote it")
     if not isinstance(value, str):
         raise FaultError("a text is expected here")
     control = CONTROL.search(value)
@@ -90,7 +90,7 @@ def _requirement(value: str, _option: str) -> str:
     name, at, _ = value.partition("@")
     if at and not re.search(r"[;'\"]", name):
         known = name.strip() if NAME.fullmatch(name.strip()) else "something"
-        what = f"{known} is asked for by an address, and a lock has only what an index has"
+        what = f"{known} has an address, and a lock has only packages of an index"
         raise FaultError(
             what, "write its version, like ray>=2.50; an own tree or wheel is given by SRC_<name> or WHEELHOUSE"
         )

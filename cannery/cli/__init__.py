@@ -41,7 +41,7 @@ AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
 # Errors of connections, by the module that has them: it is loaded wherever one was made.
 _OF_NETWORK = {"socket": ("gaierror", "herror"), "requests": ("RequestException",)}
 _NEXT = {
-    errno.ENOENT: "it was there before, or should be: make it, then run the same command again",
+    errno.ENOENT: "a file or folder is missing that should be there: create it, then run the same command again",
     errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
     errno.ENFILE: "this host has too many open files: stop programs that hold them",
     errno.ENOMEM: "make room in memory, then run the same command again",

@@ -87,8 +87,8 @@ def _output(arguments: argparse.Namespace) -> Path:
         raise UsageError("OUTPUT is not set", hint=f"`build.py bundle {name} --output {name}.tar`")
     path = Path(arguments.output)
     if path.suffix != ".tar":
-        hint = "name it FILE.tar: its layers are packed one by one, as gzip"
-        raise UsageError(f"{path.name}: what is written is a .tar", where=str(path), hint=hint)
+        hint = "name it FILE.tar; its layers are compressed one by one, as gzip"
+        raise UsageError(f"{path.name}: the name of the file has to end with .tar", where=str(path), hint=hint)
     check_place(path)
     return path
 

@@ -46,7 +46,9 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
     find_profile(catalog, arguments.like)
     file = f"profiles/{name}.yaml"
     if name in catalog.profiles or file in catalog.broken:
-        raise UsageError("there is such a profile", where=catalog.file(file), hint="take another name, or edit it")
+        raise UsageError(
+            "a profile has this name already", where=catalog.file(file), hint="take another name, or edit it"
+        )
     like = f"profiles/{arguments.like}.yaml"
     text = profile_like(_text(context, catalog, like), arguments.like, catalog.file(like), arguments.summary or "")
     path = _write(context, file, text)
@@ -125,7 +127,7 @@ def _put(  # noqa: PLR0913 - what is written, of what, and where
     if component is None:
         text = yaml_output({"kind": "wheels", "summary": f"package {name}, from the package index"})
     elif not table:
-        print(f"{name} comes from an index that lock asks: nothing to write")
+        print(f"`lock` reads the requirements of {name} from its index: nothing to write")
         return ExitCode.DONE
     else:
         text = with_entry(_text(context, catalog, file), table, wanted, value, catalog.file(file))
@@ -149,7 +151,7 @@ def base(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog, file = context.catalog(), f"bases/{arguments.line}.yaml"
     cann, folder = without_build(parse_cann(arguments.line)), Path(arguments.source).expanduser()
     if cann in catalog.bases:
-        raise UsageError("there is such a line", where=catalog.file(file), hint="edit it")
+        raise UsageError("a file of this CANN version exists already", where=catalog.file(file), hint="edit it")
     if folder.is_dir():
         images, source = checkout_images(folder, cann)
     else:

@@ -76,7 +76,7 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
     """Return what an image does not have of its profile: what is left out, and sources without their native parts."""
     return (
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
-        *(f"{c.name} with kernels that cannot load: they link a CANN that is not there" for c in unlinked(made.recipe)),
+        *(f"{c.name} with kernels that cannot load: there is no CANN to link to" for c in unlinked(made.recipe)),
         *(f"{lacking.name} left out: {lacking.reason}" for lacking in made.left_out),
         *unpatched_words(made.not_patched),
     )

@@ -89,7 +89,7 @@ def _of_text(text: str, ground: Ground) -> list[Linted]:
         remarks = (line,) if isinstance(line, Remark) else lint_container(line, ground)
         found.append(Linted(f"command {number}", remarks))
     if read.unread:
-        why, fix = "what is in it is not judged", "give the docker run line by itself"
+        why, fix = "this text is not checked", "give the docker run line by itself"
         notes = (
             Remark(Severity.NOTE, "run.text.unread", f"line {one.line}: {one.why}", why, fix, f"line {one.line}")
             for one in read.unread

@@ -68,7 +68,7 @@ def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> No
     try:
         _write(Path(path), make_proof(plan, report, **about))
     except ValidationError as error:
-        raise UnableError(f"there is no proof of this: {_first(error)}", hint="please report it") from error
+        raise UnableError(f"no proof can be made of this result: {_first(error)}", hint="please report it") from error
 
 
 def _write(path: Path, proof: Proof) -> None:

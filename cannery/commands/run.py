@@ -131,7 +131,7 @@ def _start_without_engine(
     if container.request.runtime or why_not(context.cache):
         raise error
     if named := [text for text in container.request.volumes if ":" in text and not host_folder(text)]:
-        what = f"-v {named[0]}: a volume of Docker's, and a shell without an engine has none"
+        what = f"-v {named[0]}: this is a volume of Docker, and a shell without an engine has no such volumes"
         raise UnableError(what, hint=f"name a folder of this host: -v DIR:{named[0].partition(':')[2]}")
     place = store_place(context)
     image = place.needed(plan.reference, arguments.profile)
@@ -158,10 +158,10 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
         raise UsageError(what, hint="take --format raycluster --print, or leave it out")
     if arguments.registry and not arguments.show:
         hint = f"add --print (make: PRINT=1), or have it here: build.py pull {arguments.profile} --registry …"
-        raise UsageError("--registry names the image in what is printed; run starts the one on this host", hint=hint)
+        raise UsageError("--registry is only for what --print prints; run starts the image on this host", hint=hint)
     if arguments.interface and arguments.network != HOST_NETWORK:
-        hint = "NETWORK=host (`--network host`) lets it see them"
-        raise UsageError("--interface: a container with a network of its own has no interface of the host's", hint=hint)
+        hint = "add --network host (make: NETWORK=host)"
+        raise UsageError("--interface needs the host's network, and this container has its own", hint=hint)
     if arguments.interface and form.is_local and not Path("/sys/class/net", arguments.interface).exists():
         raise UsageError(f"--interface: this host has no {arguments.interface!r}", hint="`ip link` lists them")
     return form

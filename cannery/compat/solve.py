@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
 SAME, OTHER = 0.5, 1.0
 OFFERED = 3
-NO_SET = "the table has no set near this one that all of its rows agree with"
+NO_SET = "the table has no similar set on which all of its rows agree"
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
     word = case.first_card()
     for node in case.access.managers:
         if node not in present:
-            what = f"{node} is not mapped beside {word}{case.unread}"
+            what = f"{node} is not mapped ({word} needs it){case.unread}"
             why = f"every NPU of chip {case.chip or 'A2, A3 and 310P'} is opened through it (images/chips.yaml)"
             severity = Severity.WARNING if case.unread else Severity.ERROR
             yield Remark(severity, "run.node.missing", what, why, f"--device {node}", word)
@@ -120,7 +120,7 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
     for source, _, word in case.container.mounts:
         node = source.rstrip("/")
         if node not in mapped and (node == "/dev" or CARD.fullmatch(node) or node in case.managers):
-            what = f"{word} mounts {node}: the container's device rules keep closed what they do not name"
+            what = f"{word} mounts {node}, but the container may not open it: its device rules do not allow that"
             why = "only --device opens a node to a container that is not privileged"
             fix = (
                 "--device for each node that is needed, and no mount of /dev" if node == "/dev" else f"--device {node}"
@@ -132,7 +132,7 @@ def privileged(case: Case) -> Iterator[Remark]:
     """Warn that --privileged exposes every card, regardless of the nodes named beside it."""
     setting, cards = case.container.switch("privileged"), case.container.cards
     if setting is not None:
-        beside = f"; the nodes of {', '.join(map(str, cards))} beside it are no limit" if cards else ""
+        beside = f"; naming the nodes of {', '.join(map(str, cards))} does not limit it" if cards else ""
         what = f"{setting.word} exposes every card of the host{beside}"
         why = "two such containers take each other's cards (vllm-project/vllm-ascend issue 6942); no NPU needs it"
         fix = (
@@ -207,7 +207,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
     rest = [path for path in lacking if path not in libraries]
     if rest:
         word = case.first_card()
-        what = f"not mounted beside {word}: {', '.join(rest)}{case.unread}"
+        what = f"not mounted ({word} needs them): {', '.join(rest)}{case.unread}"
         why = "npu-smi, CANN and verify read there what driver the host has"
         fix = " ".join(f"-v {path}:{path}:ro" for path in rest)
         yield Remark(Severity.WARNING, "run.driver.files", what, why, fix, word)
@@ -218,7 +218,7 @@ def _libraries(case: Case, path: str) -> Remark:
     other = next((m.word for m in case.container.mounts if m.source.rstrip("/") == path), "")
     part = next((m.word for m in case.container.mounts if m.source.startswith(f"{path}/")), "")
     word = case.first_card()
-    what = f"{path} is not mounted beside {word}{case.unread}"
+    what = f"{path} is not mounted ({word} needs it){case.unread}"
     why = "libascend_hal.so is in it; without it no NPU is found (vllm-project/vllm-ascend issue 1440)"
     if other:
         word, what = other, f"{other} mounts the driver's libraries where nothing looks for them"
@@ -236,7 +236,7 @@ def smi_mount(case: Case) -> Iterator[Remark]:
     is_there = any(map(case.gives, NPU_SMI)) or any(m.source.endswith("/npu-smi") for m in case.container.mounts)
     if case.uses_npu and not (case.runtime or case.cdi or is_there):
         word = case.first_card()
-        what = f"npu-smi is not mounted beside {word}"
+        what = f"npu-smi is not mounted, and NPUs are given ({word})"
         why = "programs that ask it which NPU there is fall back or fail (LMCache/LMCache-Ascend pull 136)"
         fix = f"-v $(command -v npu-smi):{NPU_SMI[0]}:ro"
         yield Remark(Severity.NOTE, "run.driver.smi", what, why, fix, word)

@@ -73,8 +73,8 @@ def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> It
     if run_as is None or run_as.uid == 0:
         return
     if user is None:
-        what = f"uid {run_as.uid} has no home and no place for caches there (`user` in its profile)"
-        yield f"the image is root's: {what}; HOME is {ANY_HOME}, unless -e sets another"
+        what = f"uid {run_as.uid} has no home and no folder for caches in it (`user` in the profile gives both)"
+        yield f"the image runs as root: {what}; HOME is {ANY_HOME}, unless -e sets another"
     elif home_env(run_as, user):
         yield f"{run_as.name} cannot write {user.home}: HOME is {ANY_HOME}, unless -e sets another"
     if cards > 1 and run_as.uid not in NAMED | ({user.uid} if user else set()):

@@ -79,7 +79,7 @@ def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) ->
         return Found() if runtime else Found((Mount(RANKTABLE, RANKTABLE, read_only=True),))
     version = f"of version {host.ranktable}" if host.ranktable else "of no version that can be read"
     wanted = f"HCCL takes {access.ranktable} on this chip" if access.ranktable else "none is known for this chip"
-    outcome = f"the runtime {runtime} mounts it all the same, so move it away" if runtime else "not mounted"
+    outcome = f"the runtime {runtime} mounts it anyway, so move it away" if runtime else "not mounted"
     return Found((), (f"{RANKTABLE} is {version}, {wanted}: {outcome}",))
 
 
@@ -90,8 +90,8 @@ def _present(paths: Iterable[str], host: HostNpus) -> Found:
     notes = [f"this host has no {place}: not mounted" for place in absent]
     if hidden:
         notes.append(
-            f"you cannot read {', '.join(hidden)}: mounted all the same, and docker names what is missing; "
-            "`build.py doctor` as root reads all of it"
+            f"you cannot read {', '.join(hidden)}: mounted anyway; docker reports what is missing, and "
+            "`build.py doctor` as root can read all of it"
         )
     mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _of(path, host))
     return Found(tuple(mounts), tuple(notes))

@@ -113,14 +113,14 @@ def printed_notes(
 
 
 def _of_registry(image: str) -> list[str]:
-    return [f"{image} is there when `build.py push` has brought it"] if "/" in image else []
+    return [f"{image} has to be there: `build.py push` puts it there"] if "/" in image else []
 
 
 def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
     request = container.request
     notes = []
     if request.cards:
-        notes.append(f"the device plugin chooses the cards: {len(request.cards)} asked for, whatever their numbers")
+        notes.append(f"the device plugin chooses the cards: {len(request.cards)} are asked for, numbers do not count")
     if "/" not in request.image:
         notes.append(
             f"{request.image} names no registry: push it to one and name that with --registry (make: REGISTRY), "
@@ -128,7 +128,7 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
         )
     else:
         notes.append(
-            f"{_of_registry(request.image)[0]}; where the registry wants a login, "
+            f"{_of_registry(request.image)[0]}; if the registry needs a login, "
             "give imagePullSecrets to the pods or to their service account"
         )
     if request.npu:
@@ -139,5 +139,5 @@ def _of_a_cluster(container: Container, access: ChipAccess) -> list[str]:
     if not request.volumes:
         notes.append("no folder of models or data is mounted: -v SRC:DST mounts a folder of the node")
     if request.nodes > 1 and not request.interface:
-        notes.append("HCCL between nodes wants their own network: NETWORK=host INTERFACE=name")
+        notes.append("HCCL between nodes needs the network of the nodes: NETWORK=host INTERFACE=name")
     return notes

@@ -27,7 +27,7 @@ class State(StrEnum):
     LOGIN = "it asks for a login, or has no such repository"
     REPOSITORY = "no such repository"
     COMMIT = "it has no such commit"
-    SINGLE = "it gives out no single commits"
+    SINGLE = "it does not serve single commits"
     DISK = "the cache cannot be written"
     FAILED = "failed"
 

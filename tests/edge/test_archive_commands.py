@@ -79,8 +79,8 @@ def test_a_place_that_takes_no_file_is_reported_before_the_engine_is_asked(
         ("file/x.tar", "no such folder"),
         ("file/new/x.tar", "no such folder"),
         ("new/folder/x.tar", "no such folder"),
-        ("x.tar.gz", "what is written is a .tar"),
-        ("x", "what is written is a .tar"),
+        ("x.tar.gz", "the name of the file has to end with .tar"),
+        ("x", "the name of the file has to end with .tar"),
     ):
         path = tmp_path / name
         with pytest.raises(UsageError, match=words) as caught:

@@ -193,7 +193,7 @@ def test_a_build_that_joins_a_failed_one_is_begun_once_more(build: Build, name: 
     with pytest.raises(BuildFailedError) if fails else nullcontext():
         build(f"joins:{name}")
     assert len((build.fake.parent / "runs").read_text()) == runs
-    assert ("it joined a build that had failed" in build.log.read_text()) is (runs == 2)
+    assert ("it joined another build, which failed" in build.log.read_text()) is (runs == 2)
 
 
 def test_the_program_must_be_there(build: Build) -> None:

@@ -378,7 +378,7 @@ def test_a_yml_beside_the_yaml_and_a_folder(images: Path) -> None:
     (images / "profiles/quickstart.yml").touch()
     (images / "profiles/old").mkdir()
     text = problems(images)
-    assert "images/profiles/old: a folder is not read here" in text
+    assert "images/profiles/old: folders are not read here" in text
     assert "there is a quickstart.yaml already, so remove one of them" in text
 
 

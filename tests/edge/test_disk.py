@@ -44,7 +44,7 @@ def test_a_full_cache_is_reported_with_numbers(context: Context, monkeypatch: py
     monkeypatch.setattr(disk, "missing_bytes", lambda *_: 4 * 10**8)
     with pytest.raises(UnableError) as caught:
         check_cache_space(context.cache, plan())
-    assert re.search(r"to be fetched: [\d,]+ MB needed, 300 MB free", caught.value.what)
+    assert re.search(r"the files to fetch: [\d,]+ MB needed, 300 MB free", caught.value.what)
     assert caught.value.where == str(context.cache)
     assert "build.py clean" in caught.value.hint
     assert caught.value.code is ExitCode.UNABLE

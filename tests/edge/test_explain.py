@@ -113,7 +113,7 @@ def test_two_pins_that_exclude_each_other(stub: StubIndex, tmp_path: Path) -> No
         "  tokenizers ==0.20.3 by pin tokenizers 0.20.3",
         "  tokenizers >=0.21 by pin transformers 4.57.0",
         "  one of these has to change: pin tokenizers 0.20.3, pin transformers 4.57.0 (images/profiles/stack.yaml)",
-        "  near it works (each was resolved):",
+        "  similar sets that work (each was resolved):",
         "    tokenizers 0.22.0 instead of 0.20.3",
     ]
     assert isinstance(error, FindingsError)
@@ -130,7 +130,7 @@ def test_the_table_s_rows_are_tried_first_with_all_packages_of_a_row(stub: StubI
     lines = error.what.splitlines()
     assert lines[0] == "no set of versions works: no torch fits all that ask for it"
     assert "  torch ==2.8.0 by pin plugin 2.0" in lines
-    assert lines[lines.index("  near it works (each was resolved):") + 1] == (
+    assert lines[lines.index("  similar sets that work (each was resolved):") + 1] == (
         "    torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0.post2 instead of 2.9.0"
     )
 
@@ -141,7 +141,7 @@ def test_none_of_the_sets_near_it_works(stub: StubIndex, tmp_path: Path) -> None
         "plugin==1.0", "torch==2.8.0", "trl==2.0", constraints=[{"requirement": "trl>=2", "reason": "as tried"}]
     )
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
-    assert error.what.splitlines()[-1] == "  of 2 sets near it that were tried, none works"
+    assert error.what.splitlines()[-1] == "  similar sets that were tried: 2; none works"
 
 
 def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Pa
     found = replace(found, components={**found.components, "torch": parse_component(torch)})
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines()[4:] == [
-        "  near it works (each was resolved):",
+        "  similar sets that work (each was resolved):",
         "    plugin 2.0 instead of 1.0",
         f"  sets that could not be tried: 1; torch {LOST}: index cpu ({DEAD}): connection refused",
     ]
@@ -163,7 +163,7 @@ def test_an_override_and_a_source_are_named_as_the_profile_has_them(stub: StubIn
     assert "there is no version of tokenizers==0.19" in error.what
     assert error.what.splitlines()[-3:] == [
         "  one of these has to change: pin transformers 4.57.0, override tokenizers==0.19 (images/profiles/stack.yaml)",
-        "  near it works (each was resolved):",
+        "  similar sets that work (each was resolved):",
         "    tokenizers 0.22.0 without the override tokenizers==0.19",
     ]
 
@@ -201,7 +201,7 @@ def test_a_release_that_does_not_exist_has_sets_near_it(stub: StubIndex, tmp_pat
         "no set of versions works",
         "  Because there is no version of torch-npu==2.9.1 and stack depends on torch-npu==2.9.1: that cannot be met.",
         "  this has to change: pin torch-npu 2.9.1 (images/profiles/stack.yaml)",
-        "  near it works (each was resolved):",
+        "  similar sets that work (each was resolved):",
         "    torch-npu 2.9.0 instead of 2.9.1",
         "    torch-npu 2.8.0.post2 instead of 2.9.1",
         "    torch-npu 2.10.0 instead of 2.9.1, which no row of the table has",
@@ -384,7 +384,7 @@ def test_the_first_that_work_are_offered_in_their_order() -> None:
         return None if len(seen) == 2 else {"numpy": str(len(seen))}
 
     assert list(near_sets(candidates, found, attempt)) == [
-        "near it works (each was resolved):",
+        "similar sets that work (each was resolved):",
         *(f"  numpy {number} instead of 0" for number in (0, 2, 3)),
     ]
     assert len(seen) == 4  # enough worked

@@ -36,7 +36,7 @@ def test_check_offers_the_pair_of_the_table_that_was_tried(small: Small) -> None
         "  torch ==2.8.0 by pin torch 2.8.0",
         "  torch ==2.9.0 by --pin lib==0.5",
         "  one of these has to change: --pin lib==0.5, pin torch 2.8.0 (images/profiles/stack.yaml)",
-        "  near it works (each was resolved):",
+        "  similar sets that work (each was resolved):",
         "    torch 2.9.0 instead of 2.8.0 and torch-npu 2.9.0 instead of 2.8.0",
         "    lib 1.0 instead of 0.5",
     ]

@@ -55,7 +55,7 @@ def test_a_host_that_gives_no_single_commits_is_named_with_the_ways_out(tmp_path
     served(repo, tmp_path / "host", "owner/name.git")
     env = git_env(tmp_path, protocol_version="0")  # as git before 2.26 asks
     cache, _ = git_cache(tmp_path / "cache", {"here": file_host(tmp_path / "host")}, env=env)
-    with pytest.raises(NetworkError, match="it gives out no single commits") as caught:
+    with pytest.raises(NetworkError, match="it does not serve single commits") as caught:
         cache.obtain("verl", wanted, NAME)
     assert "GIT_MIRROR" in (caught.value.hint or "")
 

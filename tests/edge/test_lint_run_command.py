@@ -76,7 +76,7 @@ def test_a_compose_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     assert "warning [run.privileged] services.train.privileged: true exposes every card of the host" in out
     assert "services.train: errors: 1, warnings: 3, notes: 1\n" in out
     assert "services.web: nothing to report\n" in out
-    assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted beside services.train.devices[0]" in out
+    assert f"error [run.driver.missing] {DRIVER}/lib64 is not mounted (services.train.devices[0]: " in out
 
 
 def test_a_command_without_an_image_is_one_finding_among_several(capsys: pytest.CaptureFixture[str]) -> None:

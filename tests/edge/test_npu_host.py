@@ -69,7 +69,7 @@ def test_a_driver_that_this_user_cannot_read_is_mounted_with_a_note(tree: Tree) 
         )
     assert "type=bind,source=/usr/local/dcmi,target=/usr/local/dcmi,readonly" in docker_arguments(command)
     (note,) = command.notes
-    assert note.startswith(f"you cannot read {LIB64}, {INFO}: mounted all the same, and docker names what is missing")
+    assert note.startswith(f"you cannot read {LIB64}, {INFO}: mounted anyway; docker reports what is missing")
     assert "`build.py doctor` as root" in note
     assert lacking(A2, host) == ()
     assert seen(tree).hidden == frozenset(), "and open to root"

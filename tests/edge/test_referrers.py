@@ -270,7 +270,7 @@ def test_cosign_signs_digests_and_attests_what_is_attached(
     fake_cosign(pushed, monkeypatch, status=3)
     capsys.readouterr()
     assert run("push", "quickstart", *to, "--sign", "keyless") == ExitCode.NETWORK
-    assert "status 3; the image is pushed, and not signed" in capsys.readouterr().err
+    assert "status 3; the image is pushed, but not signed" in capsys.readouterr().err
     program = pushed / "bin/cosign"
     program.write_text('#!/bin/sh\n[ "$1" = sign ]\n')
     assert run("push", "quickstart", *to, "--attach", "--sign", "keyless") == ExitCode.NETWORK

@@ -268,7 +268,7 @@ def test_another_user_than_the_images(host: Host) -> None:
     done = host("run", "quickstart", "--user", "4321:100")
     assert ("--user", "4321:100") in pairwise(host.started)
     assert not [word for word in host.started if ".cache" in word], "below /root, which is closed to that user"
-    assert "note: the image is root's: uid 4321 has no home and no place for caches there" in done.err
+    assert "note: the image runs as root: uid 4321 has no home and no folder for caches in it" in done.err
     assert "note: uid 4321 has no name in the image: HCCL between several cards fails" in done.err
     assert "HCCL between" not in host("run", "quickstart", "--user", "4321", "--npus", "1").err
     root = host.start("shell", "quickstart", "--user", "0")
@@ -335,7 +335,7 @@ def test_a_shell_without_an_engine_is_a_box(host: Host, monkeypatch: pytest.Monk
     assert ran.pop()[-3:] == ("sh", "-c", "exit 7")
     done = host("shell", "quickstart", "--npus", "none", "--no-caches", "-v", "data:/data")
     assert (done.code, len(ran)) == (ExitCode.UNABLE, 1)
-    assert "-v data:/data: a volume of Docker's" in done.err
+    assert "-v data:/data: this is a volume of Docker" in done.err
     assert "-v DIR:/data" in done.err
 
 
@@ -508,7 +508,7 @@ def test_a_printed_command_names_the_caches_that_it_mounts(
         for words in (("--no-caches",), ("--registry", "registry.example/team")):
             without = host("run", "quickstart", "--print", "--format", form, *words)
             assert str(models) not in without.out + without.err
-    assert "is there when `build.py push` has brought it" in without.err
+    assert "has to be there: `build.py push` puts it there" in without.err
 
 
 def test_notes_for_a_cluster_name_what_only_its_admin_knows(host: Host) -> None:
@@ -591,7 +591,7 @@ def test_a_whole_host_starts_what_is_printed(host: Host) -> None:
         (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend brings NPUs"]),
         (["run", "--print", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
         (["run", "--print", "--dev", "verl=/"], ["unknown option --dev", "-v DIR:/opt/src/NAME"]),
-        (["run", "--registry", "registry.example"], ["--registry names the image in what is printed", "build.py pull"]),
+        (["run", "--registry", "registry.example"], ["--registry is only for what --print prints", "build.py pull"]),
         (["run", "--print", "--registry", ""], ["REGISTRY is not set"]),
         (["run", "--print", "--registry", "registry.example/a:b"], ["REGISTRY", "it has a tag"]),
         (["shell", "--registry", "registry.example"], ["unknown option --registry"]),

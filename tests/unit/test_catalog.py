@@ -238,7 +238,7 @@ REASON = "long enough"
         (
             {"constraints": [{"requirement": "ray@me:s3cr3t@host/ray", "reason": REASON}]},
             ("constraints", 0, "requirement"),
-            "ray is asked for by an address, and a lock has only what an index has; write its version",
+            "ray has an address, and a lock has only packages of an index; write its version",
         ),
         ({"env": {"A": "a\0b"}}, ("env", "A"), "the control character U+0000 is in this text; remove it"),
         ({"env": {"HTTPS_PROXY": "http://me:s3cr3t@p:1"}}, ("env", "HTTPS_PROXY"), "credentials in it"),

@@ -303,7 +303,7 @@ NONE = ACCESS.model_copy(update={"ranktable": None})
         (ACCESS, "1.0", {"runtime": "ascend", "network": "host"}, False, ""),
         (A3, "1.0", {}, False, ""),
         (A3, "1.0", {"network": "host"}, False, "is of version 1.0, HCCL takes 1.2 on this chip: not mounted"),
-        (A3, "1.0", {"runtime": "ascend"}, False, "the runtime ascend mounts it all the same, so move it away"),
+        (A3, "1.0", {"runtime": "ascend"}, False, "the runtime ascend mounts it anyway, so move it away"),
         (A3, "", {"nodes": 2}, False, "is of no version that can be read, HCCL takes 1.2"),
         (NONE, "1.0", {"network": "host"}, False, "is of version 1.0, none is known for this chip: not mounted"),
         (NONE, "", {"network": "host"}, False, "is of no version that can be read, none is known"),

@@ -75,7 +75,7 @@ def test_a_mistyped_node_and_no_driver_are_both_named_with_their_fix() -> None:
         "--device /dev/dav_manager: no NPU host has a node /dev/dav_manager; did you mean /dev/davinci_manager?"
     )
     assert (node.word, node.fix) == ("--device /dev/dav_manager", "--device /dev/davinci_manager")
-    assert driver.what == f"{DRIVER}/lib64 is not mounted beside --device /dev/davinci0"
+    assert driver.what == f"{DRIVER}/lib64 is not mounted (--device /dev/davinci0 needs it)"
     assert driver.fix == f"-v {DRIVER}/lib64:{DRIVER}/lib64:ro"
     assert [one.severity for one in (node, driver, files, smi)] == [*(Severity.ERROR,) * 2, "warning", "note"]
 

@@ -203,7 +203,7 @@ def test_failure_names_stage_instruction_code_and_last_lines() -> None:
     for part in ("exit code 3", "RUN --network=none echo fine", "| line 80", "| no such wheel", "out/log/build.log"):
         assert part in error.what
     assert "| line 31\n" not in error.what
-    assert "goes on at this step" in error.hint
+    assert "continue at this step" in error.hint
 
 
 def test_a_cancelled_build_has_no_step_of_its_own_that_failed() -> None:

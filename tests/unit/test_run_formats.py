@@ -345,8 +345,8 @@ def test_no_user_by_number(text: str) -> None:
         ("2000", USER, 8, []),
         ("65534", USER, 8, []),
         ("0", None, 8, []),
-        ("65534", None, 8, ["the image is root's: uid 65534 has no home"]),
-        ("4321", None, 8, ["the image is root's: uid 4321 has no home", "uid 4321 has no name in the image"]),
+        ("65534", None, 8, ["the image runs as root: uid 65534 has no home"]),
+        ("4321", None, 8, ["the image runs as root: uid 4321 has no home", "uid 4321 has no name in the image"]),
     ],
 )
 def test_what_another_user_is_missing(text: str, user: ImageUser | None, cards: int, notes: list[str]) -> None:
@@ -523,7 +523,7 @@ def test_notes_of_this_host_are_for_what_runs_on_one_like_it() -> None:
     local = printed_notes(RunFormat.COMPOSE, container, ACCESS, PARTIAL)
     assert local == (f"missing on this host: card 5, {HCCN}",)
     remote = printed_notes(RunFormat.POD, container, ACCESS, PARTIAL)
-    assert remote[0] == "the device plugin chooses the cards: 3 asked for, whatever their numbers"
+    assert remote[0] == "the device plugin chooses the cards: 3 are asked for, numbers do not count"
     assert "names no registry" in remote[1]
 
 

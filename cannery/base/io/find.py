@@ -105,7 +105,7 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
         found = registered or _elsewhere(need, search, _client(engine), reasons)
         if registered:
             for reference, reason in reasons.items():
-                search.say(f"base: not {reference}: {reason}")
+                search.say(f"base: {reference} is not used: {reason}")
             seconds = time.monotonic() - started
             search.say(f"base: {found.reference} is {_short(found)} (found in {seconds:.1f} s)")
     return found if found.reference == name else replace(found, reference=name, source=found.reference)

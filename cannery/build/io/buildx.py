@@ -70,7 +70,7 @@ def bake(  # noqa: PLR0913 - one request to buildx
         run = partial(_run, [*command, target], {**env, **NO_QUESTION}, folder, log=log_file, redact=redact)
         state, status = run(view=view())
         if status and state.joined:
-            log_file.write(f"{state.seconds:8.2f} [cannery] it joined a build that had failed: once more\n")
+            log_file.write(f"{state.seconds:8.2f} [cannery] it joined another build, which failed: starting again\n")
             state, status = run(view=view())
         log_file.write(f"{state.seconds:8.2f} [cannery] buildx ended with status {status}\n")
     if status:

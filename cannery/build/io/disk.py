@@ -43,7 +43,7 @@ def check_cache_space(cache: Path, plan: Plan) -> None:
     needed = missing_bytes(plan.lock.packages, cache)
     if plan.recipe.base.kind is BaseKind.STANDIN and not any((cache / "rootfs").glob("*.tar")):
         needed += STANDIN_BYTES
-    _need(cache, needed, "what is to be fetched")
+    _need(cache, needed, "the files to fetch")
 
 
 def check_engine_space(engine: Engine, plan: Plan) -> None:

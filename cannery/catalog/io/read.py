@@ -65,7 +65,7 @@ def read_yaml_text(path: Path, name: str) -> str:
             raise UsageError(
                 f"is larger than {MOST_BYTES >> 20} MiB",
                 where=name,
-                hint="is it the right file? Those that are read here are far smaller",
+                hint="is it the right file? Files of this kind are far smaller",
             )
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -209,7 +209,7 @@ class _Reader:
             if value is not None:
                 found[stem] = value
         if not found and not self.problems:
-            self.problems.append(problem(f"images/{name}", "no file found", "one is needed at least"))
+            self.problems.append(problem(f"images/{name}", "no file found", "at least one is needed"))
         return found
 
     def _listed(self, name: str) -> list[str]:
@@ -229,7 +229,7 @@ class _Reader:
                     found.add(path.name)
                     continue
                 # Why a file that is not called *.yaml is refused, and what to do.
-                what, hint = "a folder is not read here", "put its files beside it"
+                what, hint = "folders are not read here", "move its files one level up"
                 if not path.is_dir():
                     stem = path.stem if path.suffix.lower() in {".yml", ".yaml"} else path.name
                     wanted = path.with_name(f"{stem}.yaml")

@@ -126,10 +126,10 @@ def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, bu
         if answer is not None and not objection(one, catalog, answer) and (words := offer(one, catalog, answer)):
             offers[words] = None
     if offers:
-        yield "near it works (each was resolved):"
+        yield "similar sets that work (each was resolved):"
         yield from (f"  {words}" for words in offers)
     elif tried:
-        yield f"of {tried} sets near it that were tried, none works"
+        yield f"similar sets that were tried: {tried}; none works"
     if trouble:
         yield f"sets that could not be tried: {len(trouble)}; {trouble[0]}"
 

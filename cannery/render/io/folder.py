@@ -46,7 +46,7 @@ def write_folder(
     texts = render(plan, templates, compatibility)
     if wrong := lint(texts[DOCKERFILE], plan.recipe.target.arch):
         listed = "\n".join(map(str, wrong))
-        raise FindingsError(f"the templates make an image that must not be\n{listed}", where="templates/")
+        raise FindingsError(f"the templates make a Dockerfile that is refused\n{listed}", where="templates/")
     _refuse_foreign(folder)
     written: dict[str, str | bytes] = {**texts, **patched_files(plan)}
     changed = sum(write_atomic(folder / name, content) for name, content in written.items())

@@ -21,7 +21,7 @@ from cannery.util.io.process import run
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # Seconds that a box may take here: a slow machine needs one.
 _LONGEST = 30
-_ENGINE = "or start a Docker engine, which does without"
+_ENGINE = "or start a Docker engine, which does not need this"
 
 
 def host_binds() -> tuple[Bind, ...]:
@@ -49,9 +49,9 @@ def why_not(folder: Path) -> str:
         return str(error)
     if is_folders:
         where = "set CANNERY_CACHE to a folder on a disk's own file system (ext4, xfs)"
-        return f"the file system of {folder} cannot hold what an overlay changes: {where}, {_ENGINE}"
+        return f"the file system of {folder} cannot be used for overlay mounts: {where}, {_ENGINE}"
     if reason:
-        return f"this host makes no namespaces or mounts ({reason}): a container needs --privileged for it, {_ENGINE}"
+        return f"this host allows no namespaces or mounts ({reason}): a container needs --privileged for it, {_ENGINE}"
     with suppress(OSError):  # a full or read-only disk: it is tried again
         write_atomic(note, now)
     return ""
@@ -76,7 +76,7 @@ def _situation(folder: Path) -> str:
 def _missing() -> str:
     """Return what of system, user and programs is missing for a box, and what to do about it; "" for nothing."""
     if sys.platform != "linux":
-        return f"boxes are made by Linux, and this is {sys.platform}: start a Docker engine"
+        return f"images without an engine need Linux, and this is {sys.platform}: start a Docker engine"
     if os.geteuid() != 0:
         return f"a user who is not root cannot put layers together without an engine: {HOW}; {_ENGINE}"
     missing = [program for program in PROGRAMS if shutil.which(program) is None]

@@ -175,6 +175,6 @@ def _run(signer: Signer, verb: str, images: Sequence[str], *words: str) -> None:
     command = (signer.program, verb, "--yes", *signer.options, *words, *images)
     code = subprocess.run(command, env=dict(signer.env), stdout=2, check=False).returncode
     if code:
-        state = "pushed, and not signed" if verb == "sign" else "pushed and signed, and not all its documents are"
+        state = "pushed, but not signed" if verb == "sign" else "pushed and signed, but not all its documents"
         what = f"cosign {verb} ended with status {code}; the image is {state}"
         raise NetworkError(what, where=images[0], hint="the same command again pushes nothing and signs")
