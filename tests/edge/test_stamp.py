@@ -17,12 +17,13 @@ from fake_daemon import Answer, FakeDaemon, message
 
 from cannery import cli
 from cannery.build.io import stamp as io
-from cannery.build.io.stamp import Places, Stamp, parse_stamp, stamp_name
+from cannery.build.io.stamp import Places, Stamp, read_stamp, stamp_name
 from cannery.cli import is_asked
 from cannery.commands import image as command
 from cannery.context import Context
 from cannery.errors import ExitCode
 from cannery.host.io.place import EnginePlace
+from cannery.util.io.files import read_json
 from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
@@ -202,7 +203,13 @@ def test_which_command_lines_are_answered() -> None:
     for words in ((), ("verify", "q"), ("image", "q", "--no-stamp"), ("q", "image")):
         assert not is_asked(words), words
     assert stamp_name(("image", "q"), "/a") != stamp_name(("image", "q"), "/b")
-    assert parse_stamp("{}") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", '{"places": {"socket": ""}}', "[" * 9999])
+def test_a_damaged_stamp_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stamp.json").write_text(text)
+    assert read_json(tmp_path / "stamp.json", read_stamp) is None
+    assert read_json(tmp_path / "none.json", read_stamp) is None
 
 
 # Which runs leave a stamp

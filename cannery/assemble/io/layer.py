@@ -18,7 +18,7 @@ from cannery.assemble.io.wheel_files import File, opened, owners
 from cannery.assemble.tar import END, Entry, Kind, head, padding, with_folders
 from cannery.assemble.trial import whiteout
 from cannery.recipe.environment import VENV
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import read_json, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,10 +87,7 @@ def write_entries(
 
 def made_before(cache: Path, name: str) -> Made | None:
     """Return DiffID and size of the layer `name` if it was made here before, else None."""
-    try:
-        return Made(**json.loads(_note(cache, name).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
+    return read_json(_note(cache, name), lambda value: Made(**value))
 
 
 def remember(cache: Path, name: str, made: Made) -> None:

@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from cannery.build.failure import failure
 from cannery.build.io.secrets import NO_SECRETS, Secrets
@@ -18,7 +18,7 @@ from cannery.build.progress import BuildState, apply, close, read_line
 from cannery.build.stages import Span
 from cannery.render.render import BAKE_FILE
 from cannery.util.addresses import redactor
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import read_json, write_atomic
 from cannery.util.io.process import cancel, end, lines, start
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ def keep_spans(folder: Path, reference: str, spans: Sequence[Span]) -> None:
 
 def read_spans(folder: Path, reference: str) -> tuple[Span, ...]:
     """Return what the last build that made anything made of that image; nothing if it is not known."""
-    try:
-        value = json.loads((folder / TIMELINE).read_text(encoding="utf-8"))
+
+    def made(value: Mapping[str, Any]) -> tuple[Span, ...]:
         return tuple(Span(**one) for one in value["made"]) if value["image"] == reference else ()
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
+
+    return read_json(folder / TIMELINE, made) or ()

@@ -15,11 +15,11 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cannery.engine.io.find import DEFAULT_SOCKET, docker_config
-from cannery.util.io.files import OF_FOLDER, sha256_bytes, user_file, write_atomic
+from cannery.util.io.files import OF_FOLDER, read_json, sha256_bytes, user_file, write_atomic
 from cannery.util.io.pip_settings import pip_files
 
 if TYPE_CHECKING:
@@ -66,16 +66,12 @@ def of_environment(env: Mapping[str, str]) -> str:
     return hashlib.sha256(repr(kept).encode(errors="surrogateescape")).hexdigest()
 
 
-def parse_stamp(text: str) -> Stamp | None:
-    """Return the stamp in a text; None if there is none."""
-    try:
-        value = json.loads(text)
-        where = value["places"]
-        lists = {name: tuple(where[name]) for name in ("references", "folders", "files", "host")}
-        places = Places(where["socket"], **lists)
-        return Stamp(dict(value["inputs"]), dict(value["outputs"]), places, tuple(value["lines"]))
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
+def read_stamp(value: Mapping[str, Any]) -> Stamp:
+    """Return the stamp of a JSON value."""
+    where = value["places"]
+    lists = {name: tuple(where[name]) for name in ("references", "folders", "files", "host")}
+    places = Places(where["socket"], **lists)
+    return Stamp(dict(value["inputs"]), dict(value["outputs"]), places, tuple(value["lines"]))
 
 
 PACKAGE = Path(__file__).parents[2]
@@ -88,8 +84,8 @@ def stamped(words: Sequence[str], out: Path, inputs: Mapping[str, str]) -> tuple
 
     `inputs` come from `inputs_now`; `out` is the folder of rendered images, in which the stamps are.
     """
+    stamp = read_json(_file(words, out), read_stamp)
     try:
-        stamp = parse_stamp(_file(words, out).read_text(encoding="utf-8"))
         if stamp is None or not inputs or stamp.inputs != inputs or stamp.outputs != outputs_now(stamp.places):
             return ()
     except (OSError, ValueError, http.client.HTTPException):

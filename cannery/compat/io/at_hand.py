@@ -19,7 +19,7 @@ from cannery.catalog.target import package_name
 from cannery.compat.subject import Finding, error, warning
 from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
 from cannery.recipe.recipe import left_out
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import read_json, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,9 +91,7 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
     A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
     """
     note = cache / "wheels" / "facts" / f"{python}-{FORM}.json"
-    known, new = dict[str, Facts](), dict[str, Facts]()
-    with suppress(OSError, ValueError, TypeError):  # none, or damaged
-        known = dict(json.loads(note.read_text()))
+    known, new = read_json(note, dict[str, Facts]) or {}, dict[str, Facts]()
     for package in packages:
         stored = is_there(package, cache)
         path = store_path(package, cache) if stored or own is None else own / package.file

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cannery.errors import CanneryError, UnableError, UsageError
-from cannery.util.io.files import home_of
+from cannery.util.io.files import home_of, read_json
 from cannery.util.io.process import CommandError, run
 from cannery.vocab import Arch
 
@@ -227,10 +227,7 @@ def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
 
 def _current_context(env: Mapping[str, str]) -> str:
     """Return the context in docker's settings, "" without one. Used if docker itself cannot report it."""
-    try:
-        return str(json.loads((docker_config(env) / "config.json").read_text("utf-8")).get("currentContext") or "")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return ""
+    return read_json(docker_config(env) / "config.json", lambda value: str(value.get("currentContext") or "")) or ""
 
 
 def _endpoint(client: Path, env: Mapping[str, str], context: str) -> _Endpoint:

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cannery.errors import NetworkError, UnableError, UsageError
 from cannery.sources.io.export import DamagedError, gather, read_blob, write_tar
@@ -22,7 +22,7 @@ from cannery.sources.io.git import BlobReader, GitReadError
 from cannery.sources.io.git_cache import GitCache, in_mirror
 from cannery.sources.io.work_tree import local_tree
 from cannery.sources.plan import Missing, Why
-from cannery.util.io.files import sha256_file, write_atomic
+from cannery.util.io.files import read_json, sha256_file, write_atomic
 from cannery.util.io.locks import StoppedError
 
 if TYPE_CHECKING:
@@ -178,13 +178,13 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
 
 def _noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None:
     """Return the tar of an earlier run; None where it is damaged or not there."""
-    try:
-        known = json.loads(note.read_text(encoding="utf-8"))
+
+    def noted(known: Mapping[str, Any]) -> SourceFile | None:
         missing = tuple(Missing(path, Why[why]) for path, why in known["missing"])
         file = SourceFile(request.name, target, known["sha256"], known["tree"], known["repository"], request.commit)
         return replace(file, missing=missing) if sha256_file(target) == file.sha256 else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+
+    return read_json(note, noted)
 
 
 def _local(request: SourceRequest, git: GitCache) -> SourceFile:

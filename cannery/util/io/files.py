@@ -9,13 +9,14 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cannery.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+T = TypeVar("T")
 
 # In the working folder.
 OF_FOLDER = "cannery.toml"
@@ -68,6 +69,14 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     return True
 
 
+def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
+    """Return what `read` makes of the JSON in a file; None where there is none, or it is damaged or of another form."""
+    try:
+        return read(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def check_folder_of(path: Path) -> None:
     """Raise `UsageError` where the folder that a user's output `path` is to be in is missing."""
     if not path.parent.is_dir():
@@ -99,12 +108,8 @@ def local_sha256(path: Path, cache: Path) -> str:
     note = cache / "wheels" / ".hashes" / f"{sha256_bytes(str(path).encode())[:32]}.json"
     status = path.stat()
     key = [str(path), status.st_size, status.st_mtime_ns]
-    try:
-        known = json.loads(note.read_text(encoding="utf-8"))
-        if known["key"] == key:
-            return str(known["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # no note, or not one of ours: it is written again
+    if known := read_json(note, lambda value: str(value["sha256"]) if value["key"] == key else ""):
+        return known
     found = sha256_file(path)
     write_atomic(note, json.dumps({"key": key, "sha256": found}))
     return found

@@ -18,7 +18,7 @@ from cannery.errors import UnableError, VerifyFailedError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.run.container import RunRequest, container_box, docker_arguments, make_container
 from cannery.sandbox.box import Box
-from cannery.util.io.files import sha256_bytes, write_atomic
+from cannery.util.io.files import read_json, sha256_bytes, write_atomic
 from cannery.util.io.process import Result, run
 from cannery.util.io.waiting import heartbeat
 
@@ -161,13 +161,13 @@ def _remembered(store: Path) -> dict[str, Any] | None:
 
 def _stored(store: Path) -> dict[str, Any] | None:
     """Return a stored report with the options of its run; None as `_remembered`."""
-    try:
-        report = json.loads(store.read_text())
-    except (OSError, ValueError):
-        return None
-    # A result without ASKED, as they once were stored, is no proof for a push.
-    is_whole = isinstance(report, dict) and {"result", "counts", ASKED} <= set(report)
-    return report if is_whole and report["result"] in {"passed", PARTIAL} else None
+
+    def passed(report: dict[str, Any]) -> dict[str, Any] | None:
+        # A result without ASKED, as they once were stored, is no proof for a push.
+        is_whole = {"result", "counts", ASKED} <= report.keys()
+        return report if is_whole and report["result"] in {"passed", PARTIAL} else None
+
+    return read_json(store, passed)
 
 
 def stored_results(cache: Path, image_id: str) -> list[Path]:
