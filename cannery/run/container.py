@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cannery.assemble.image import env_of
 from cannery.errors import UnableError, UsageError
 from cannery.host.facts import card_text, uid_of
-from cannery.run.mounts import Found, Mount, beside, driver_mounts, network_mounts, ranktable_mounts
-from cannery.sandbox.box import Bind, Box
+from cannery.run.mounts import Found, beside, driver_mounts, network_mounts, ranktable_mounts
+from cannery.sandbox.box import Box, Mount
 from cannery.vocab import size_bytes
 
 if TYPE_CHECKING:
@@ -319,11 +319,11 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
     request = container.request
     given = {name: value for name, value in (*container.visible, *container.env) if value is not None}
     user = request.run_as or request.user
-    volumes = (_bind(text) for text in request.volumes if host_folder(text))
+    volumes = (_mount(text) for text in request.volumes if host_folder(text))
     return Box(
         lowers=tuple(lowers),
         command=request.command,
-        binds=(*(Bind(PurePosixPath(one.source), one.target, one.read_only) for one in container.mounts), *volumes),
+        binds=(*container.mounts, *volumes),
         env={**env_of(config), **given},
         user=(user.uid, user.gid) if user else (0, 0),
         workdir=request.workdir or str(config.get("WorkingDir") or "/"),
@@ -332,7 +332,7 @@ def container_box(container: Container, lowers: Sequence[PurePath], config: Mapp
     )
 
 
-def _bind(volume: str) -> Bind:
+def _mount(volume: str) -> Mount:
     """Return the mount of a folder of the host, from the value of docker's -v."""
     source, target, *options = volume.split(":")
-    return Bind(PurePosixPath(source), target, "ro" in ",".join(options).split(","))
+    return Mount(source, target, "ro" in ",".join(options).split(","))

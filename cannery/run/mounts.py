@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cannery.host.facts import NPU_SMI, RANKTABLE, place_of
 from cannery.recipe.environment import CACHE_HOME
+from cannery.sandbox.box import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,18 +21,6 @@ ROOTS = "/root/.cache"
 # Folder below ~/.cache → the variable that moves it elsewhere. The rest of ~/.cache is not mounted: root would write
 # files there that the user cannot remove.
 CACHES = {"huggingface": "HF_HOME", "modelscope": "MODELSCOPE_CACHE"}
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A path of the host that is mounted into the container."""
-
-    source: str
-    target: str
-    read_only: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cannery.host.facts import HostNpus
     from cannery.plan import Plan
     from cannery.run.container import Container
-    from cannery.run.mounts import Mount
+    from cannery.sandbox.box import Mount
 
 
 def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:

@@ -108,12 +108,15 @@ _LO_UP = (
 
 
 @dataclass(frozen=True)
-class Bind:
-    """A file or folder of the host, and where it is in a box."""
+class Mount:
+    """A file or folder of the host, and where it is in a box or a container."""
 
-    source: PurePath
+    source: str
     target: str
-    read_only: bool = True
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}{':ro' if self.read_only else ''}"
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Box:
     lowers: tuple[PurePath, ...]
     command: tuple[str, ...]
     upper: PurePath | None = None
-    binds: tuple[Bind, ...] = ()
+    binds: tuple[Mount, ...] = ()
     tmpfs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     user: tuple[int, int] = (0, 0)
@@ -209,7 +212,7 @@ def _mounts(box: Box) -> Iterator[str]:
     yield from (f"make tmpfs nosuid,nodev {shlex.quote(path)}" for path in box.tmpfs)
     for one in box.binds:
         options = ",nodev,ro" if one.read_only else ",nodev"
-        yield f"bind {shlex.quote(str(one.source))} {shlex.quote(one.target)} {options}"
+        yield f"bind {shlex.quote(one.source)} {shlex.quote(one.target)} {options}"
 
 
 def _command(box: Box) -> str:

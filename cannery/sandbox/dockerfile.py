@@ -27,7 +27,7 @@ _OF_CONTAINERS = {"USER", "LABEL", "ENTRYPOINT", "CMD"}
 
 
 @dataclass(frozen=True)
-class Mount:
+class StepMount:
     """A --mount: type, then its keys; `stage` is `from`. What comes without one is of the rendered folder."""
 
     kind: str
@@ -47,7 +47,7 @@ class Step:
 
     text: str
     command: str = ""
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[StepMount, ...] = ()
     network: bool = True
     copied: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _steps(one: Instruction) -> Iterator[Step]:
 
 
 def _run(rest: str, line: str) -> Step:
-    mounts: list[Mount] = []
+    mounts: list[StepMount] = []
     network = True
     while flag := _FLAG.match(rest):
         rest = rest[flag.end() :]
@@ -134,5 +134,5 @@ def _run(rest: str, line: str) -> Step:
             continue
         keys = dict(part.partition("=")[::2] for part in flag[2].split(","))
         source, target = keys.get("source", ""), keys.get("target", "")
-        mounts.append(Mount(keys["type"], source, target, keys.get("from", ""), keys.get("id", "")))
+        mounts.append(StepMount(keys["type"], source, target, keys.get("from", ""), keys.get("id", "")))
     return Step(line, command=rest, mounts=tuple(mounts), network=network)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.sandbox.box import NOT_MADE, Bind, Box, box_command, work_folder
+from cannery.sandbox.box import NOT_MADE, Box, Mount, box_command, work_folder
 from cannery.sandbox.io import able
 from cannery.sandbox.io.able import host_binds, why_not
 
@@ -197,9 +197,9 @@ def test_binds_are_what_they_say(layer: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text", encoding="utf-8")
     binds = (
         *host_binds(),
-        Bind(tmp_path / "folder", "/run/a"),
-        Bind(tmp_path / "file", "/run/b/file"),
-        Bind(tmp_path / "writable", "/out", read_only=False),
+        Mount(str(tmp_path / "folder"), "/run/a", read_only=True),
+        Mount(str(tmp_path / "file"), "/run/b/file", read_only=True),
+        Mount(str(tmp_path / "writable"), "/out"),
     )
     box = Box((layer,), (), binds=binds, tmpfs=("/run",))
     done = shell(layer, "cat /run/b/file; echo >/run/a/x; echo >/run/b/file; echo >/run/c; echo made >/out/x", box)
@@ -216,7 +216,9 @@ def test_a_link_of_the_image_does_not_lead_out_of_the_box(layer: Path, tmp_path:
     (layer / "absolute").symlink_to(outside)
     (layer / "relative").symlink_to("../" * 20 + str(outside)[1:])
     for name in ("absolute", "relative"):
-        box = replace(box_of(layer), binds=(*host_binds(), Bind(tmp_path / "layer", f"/{name}/made")))
+        box = replace(
+            box_of(layer), binds=(*host_binds(), Mount(str(tmp_path / "layer"), f"/{name}/made", read_only=True))
+        )
         done = shell(layer, f"ls {outside}", box)
         assert (done.returncode, done.stdout) == (0, "made\n"), done.stderr
         assert list(outside.iterdir()) == []

@@ -29,8 +29,7 @@ from cannery.host.facts import RANKTABLE, full_model, wanted_paths
 from cannery.host.io.look import read_host
 from cannery.run.container import RunRequest, make_container
 from cannery.run.io.folders import ready_caches
-from cannery.run.mounts import Mount
-from cannery.sandbox.box import box_command
+from cannery.sandbox.box import Mount, box_command
 from cannery.vocab import Arch, Chip
 
 if TYPE_CHECKING:

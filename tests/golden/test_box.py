@@ -6,7 +6,7 @@ import sys
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from cannery.sandbox.box import Bind, Box, box_script
+from cannery.sandbox.box import Box, Mount, box_script
 from tests.golden.test_render import compare
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ BOX = Box(
     (PurePath("/cache/unpacked/base"), PurePath("/cache/unpacked/system")),
     ("python3", "--version"),
     upper=PurePath("/cache/boxes/x/upper"),
-    binds=(Bind(PurePath("/out/it's here"), "/run/cannery/x"), Bind(PurePath("/out"), "/out", read_only=False)),
+    binds=(Mount("/out/it's here", "/run/cannery/x", read_only=True), Mount("/out", "/out")),
     tmpfs=("/run",),
     env={"PATH": "/opt/venv/bin:/bin", "WORDS": "a 'b' $c"},
     user=(1000, 0),

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from cannery.sandbox.box import NOT_MADE, Bind, Box, box_command, box_script
+from cannery.sandbox.box import NOT_MADE, Box, Mount, box_command, box_script
 
 SCRATCH = PurePath("/cache/boxes/x")
 LAYERS = tuple(PurePath(f"/cache/unpacked/{number:064x}") for number in range(70))
@@ -16,7 +16,7 @@ BOX = Box(
     LAYERS[:3],
     ("python3", "-c", 'print("it\'s")'),
     upper=PurePath("/cache/a b/upper"),
-    binds=(Bind(PurePath("/src/it's"), "/run/cannery/x"), Bind(PurePath("/out"), "/out", read_only=False)),
+    binds=(Mount("/src/it's", "/run/cannery/x", read_only=True), Mount("/out", "/out")),
     tmpfs=("/run",),
     env={"PATH": "/opt/venv/bin", "WORDS": "a 'b' $c"},
     user=(1000, 0),

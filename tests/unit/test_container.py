@@ -25,7 +25,7 @@ from cannery.host.facts import (
     wanted_paths,
 )
 from cannery.run.container import Container, RunRequest, docker_arguments, host_folder, make_container
-from cannery.run.mounts import Mount
+from cannery.sandbox.box import Mount
 
 MOUNTS = ("/usr/local/dcmi", "/usr/local/Ascend/driver/lib64")
 ACCESS = ChipAccess(names="A2", cards=8, managers=MANAGERS, mounts=MOUNTS, network=(HCCN,), ranktable="1.0")

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 from cannery.catalog.catalog import ImageUser
 from cannery.run.container import Container, RunAs, RunRequest, container_box
-from cannery.run.mounts import Mount
-from cannery.sandbox.box import Bind
+from cannery.sandbox.box import Mount
 
 REQUEST = RunRequest(image="stack:1", shm_size="16g", command=("python", "-c", "1"))
 DRIVER = (Mount("/usr/local/dcmi", "/usr/local/dcmi"), Mount("/opt/smi", "/usr/local/bin/npu-smi", read_only=True))
@@ -32,8 +31,8 @@ def test_a_box_has_what_the_container_has() -> None:
     assert box.command == ("python", "-c", "1")
     assert box.devices == ("/dev/davinci0", "/dev/davinci_manager")
     assert box.binds == (
-        Bind(PurePosixPath("/usr/local/dcmi"), "/usr/local/dcmi", read_only=False),
-        Bind(PurePosixPath("/opt/smi"), "/usr/local/bin/npu-smi", read_only=True),
+        Mount("/usr/local/dcmi", "/usr/local/dcmi", read_only=False),
+        Mount("/opt/smi", "/usr/local/bin/npu-smi", read_only=True),
     )
     assert not box.network
     assert box.upper is None
@@ -71,6 +70,6 @@ def test_sizes_are_those_that_docker_reads() -> None:
 def test_a_folder_of_a_volume_is_mounted() -> None:
     container = replace(CONTAINER, driver=(), request=replace(REQUEST, volumes=("/data:/mnt:ro", "/d:/d", "named:/x")))
     assert container_box(container, LOWERS, {}).binds == (
-        Bind(PurePosixPath("/data"), "/mnt", read_only=True),
-        Bind(PurePosixPath("/d"), "/d", read_only=False),
+        Mount("/data", "/mnt", read_only=True),
+        Mount("/d", "/d", read_only=False),
     )

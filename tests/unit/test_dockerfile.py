@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cannery.recipe.environment import docker_quote
-from cannery.sandbox.dockerfile import Mount, Stage, Step, base_names, read_stages, wanted_stages
+from cannery.sandbox.dockerfile import Stage, Step, StepMount, base_names, read_stages, wanted_stages
 
 GOLDENS = sorted((Path(__file__).parents[1] / "golden/files").glob("*/Dockerfile"))
 TEXT = r"""
@@ -41,9 +41,9 @@ UNKNOWN = ("COPY --from=a /out/ /", "COPY --link --from=a /out /", 'ENV A="$HOME
 
 def test_each_instruction_is_read_as_what_it_does() -> None:
     assert STAGES["system"].steps[0].mounts == (
-        Mount("tmpfs", target="/run"),
-        Mount("secret", id="ca"),
-        Mount("bind", source="tools/x.sh", target="/run/cannery/x.sh"),
+        StepMount("tmpfs", target="/run"),
+        StepMount("secret", id="ca"),
+        StepMount("bind", source="tools/x.sh", target="/run/cannery/x.sh"),
     )
     assert STAGES["system"].steps[0].command == "sh /run/cannery/x.sh --mount=no"
     assert STAGES["system"].steps[0].network
@@ -51,7 +51,7 @@ def test_each_instruction_is_read_as_what_it_does() -> None:
     environment, run = STAGES["made"].steps
     assert environment.env == {"A": "a b", "B": '"q" \\ $HOME'}
     assert run == Step("RUN --network=none make", command="make", network=False)
-    assert STAGES["group"].steps[0].mounts == (Mount("bind", "/out", "/run/made", "made"),)
+    assert STAGES["group"].steps[0].mounts == (StepMount("bind", "/out", "/run/made", "made"),)
     assert STAGES["foundation"].steps == (
         Step("COPY --link --from=group /out/ /", copied="group"),
         Step("WORKDIR /workspace"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cannery.catalog.catalog import ImageUser
-from cannery.run.mounts import Mount, user_caches
+from cannery.run.mounts import user_caches
+from cannery.sandbox.box import Mount
 
 
 def test_the_users_own_folders_are_those_of_the_images_user() -> None:

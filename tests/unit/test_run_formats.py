@@ -30,9 +30,9 @@ from cannery.host.facts import HostNpus, full_model
 from cannery.lock.lock import LockedPackage
 from cannery.run.container import Container, RunRequest, docker_arguments, make_container, parse_run_as
 from cannery.run.kubernetes import dns_name, job, pod, size
-from cannery.run.mounts import Mount
 from cannery.run.print import compose_file, printed, printed_notes
 from cannery.run.ray import Ray, ray_cluster, ray_job, ray_of
+from cannery.sandbox.box import Mount
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import Arch, RunFormat
 

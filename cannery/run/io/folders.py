@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ImageUser
     from cannery.engine.io.find import Engine
     from cannery.run.container import Container, RunAs
-    from cannery.run.mounts import Mount
+    from cannery.sandbox.box import Mount
 
 
 def ready_caches(

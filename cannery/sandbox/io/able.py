@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from cannery.errors import CanneryError, UnableError
-from cannery.sandbox.box import PROGRAMS, Bind, Box, box_command
+from cannery.sandbox.box import PROGRAMS, Box, Mount, box_command
 from cannery.util.io.files import write_atomic
 from cannery.util.io.locks import own_folder
 from cannery.util.io.namespace import HOW
@@ -24,9 +24,9 @@ _LONGEST = 30
 _ENGINE = "or start a Docker engine, which does not need this"
 
 
-def host_binds() -> tuple[Bind, ...]:
+def host_binds() -> tuple[Mount, ...]:
     """Return what gives a box the programs of this host."""
-    return tuple(Bind(Path(path), path) for path in HOST_FOLDERS if Path(path).is_dir())
+    return tuple(Mount(path, path, read_only=True) for path in HOST_FOLDERS if Path(path).is_dir())
 
 
 @cache

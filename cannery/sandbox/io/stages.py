@@ -20,7 +20,7 @@ from cannery.build.failure import failure
 from cannery.build.io.buildx import write_log
 from cannery.build.progress import BuildState, apply
 from cannery.render.render import DOCKERFILE, NO_SECRET, SECRETS
-from cannery.sandbox.box import Bind, Box, box_command
+from cannery.sandbox.box import Box, Mount, box_command
 from cannery.sandbox.dockerfile import base_names, read_stages, wanted_stages
 from cannery.util.addresses import redactor
 from cannery.util.io.locks import own_folder
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cannery.build.io.buildx import View
     from cannery.build.io.secrets import Secrets
     from cannery.build.progress import Item
-    from cannery.sandbox.dockerfile import Mount, Stage, Step
+    from cannery.sandbox.dockerfile import Stage, Step, StepMount
     from cannery.store.io.store import Store
 
 # Mounts of a box. What is written there is in no layer.
@@ -159,13 +159,14 @@ class _Bench:
             raise _StepError(f'process "/bin/sh -c {step.command}" did not complete successfully: exit code: {code}')
         return folder / "changes"
 
-    def _bind(self, mount: Mount) -> Bind:
+    def _bind(self, mount: StepMount) -> Mount:
+        source, target = self._request.folder / mount.source, mount.target
         if mount.kind == "secret":
             file = self._request.secrets.env.get(SECRETS.get(mount.id, ""), NO_SECRET)
-            return Bind(self._request.folder / file, f"/run/secrets/{mount.id}")
-        if not mount.stage:
-            return Bind(self._request.folder / mount.source, mount.target)
-        return Bind(self.made[mount.stage].lowers[-1] / mount.source.lstrip("/"), mount.target)
+            source, target = self._request.folder / file, f"/run/secrets/{mount.id}"
+        elif mount.stage:
+            source = self.made[mount.stage].lowers[-1] / mount.source.lstrip("/")
+        return Mount(str(source), target, read_only=True)
 
 
 def _left_out(upper: Path) -> list[str]:
