@@ -27,7 +27,7 @@ ASCEND = "/usr/local/Ascend"
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 DEV = "/dev"
 DAEMON_JSON, HCCN = "/etc/docker/daemon.json", "/etc/hccn.conf"
-# HCCL's table of ranks. The Ascend Docker runtime mounts it wherever it lies, of whichever version (case D10).
+# HCCL's table of ranks. The Ascend Docker runtime mounts it in any version (case D10).
 RANKTABLE = "/etc/hccl_rootinfo.json"
 RELEASE, MEMINFO, CPUINFO = "/proc/sys/kernel/osrelease", "/proc/meminfo", "/proc/cpuinfo"
 FILESYSTEMS, MODULES, OS_RELEASE = "/proc/filesystems", "/proc/modules", "/etc/os-release"
@@ -37,23 +37,23 @@ RUNTIME_PROGRAMS = (
     "/usr/bin/ascend-docker-runtime",
 )
 DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker", "/usr/bin/podman")
-# Of docker, podman, Kubernetes.
+# Files that docker, podman and Kubernetes put into a container.
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
 # These are read always; the driver's own files are found by INSTALL_INFO.
 TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS),
     *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
 )
-# What is a file on a host with NPUs. Docker's -v makes an empty folder of a file that is missing.
+# Paths that are files on a host with NPUs. Docker's -v makes an empty folder in place of a missing one.
 _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
 # Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
 NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
-# Longer numbers are no card of any machine.
+# No machine has a card with a longer number.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 LAST_UID = 2**32 - 2
 NO_JSON = "is not JSON"
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
-# HwHiAiUser's, whom the driver's installer makes and gives the nodes to (case U01): used where there is no node.
+# The group HwHiAiUser, which the driver's installer makes and which owns the nodes (case U01): used without nodes.
 DRIVER_GROUP = 1000
 
 
@@ -186,20 +186,20 @@ def json_object(text: str) -> tuple[dict[str, Any], str]:
 
 
 def is_in_place(path: str, mode: int) -> bool:
-    """Whether what a host has at `path`, of that st_mode, is what the name means: no folder for a node or a file."""
+    """Whether `path`, with that st_mode on a host, is what its name means: no folder in place of a node or a file."""
     if path in NODE_FOLDERS:
         return stat.S_ISDIR(mode)
     return not (stat.S_ISDIR(mode) and (path.startswith(f"{DEV}/") or is_file_name(path)))
 
 
 def is_file_name(path: str) -> bool:
-    """Whether a path of a host with NPUs is that of a file: the driver's have a suffix, or are programs."""
+    """Whether a path of a host with NPUs names a file: files of the driver have a suffix, or are programs."""
     return _FILE.search(path) is not None
 
 
 @dataclass(frozen=True)
 class User:
-    """Somebody who is to use the NPUs. One who is a number alone, without a line in /etc/passwd, is not named."""
+    """A user of the NPUs. `is_named` is false for a number without a line in /etc/passwd."""
 
     name: str
     uid: int
@@ -208,9 +208,9 @@ class User:
 
 
 def user_in(passwd: str, group: str, name: str) -> User | None:
-    """Return the user of a passwd and a group file, by name or by number.
+    """Return a user, by name or by number, from the texts of a passwd and a group file.
 
-    A number that is not in the first is a user all the same; a name that is not in it is None.
+    A number without a line in them is a user too; a name without one is None.
     """
     rows = re.findall(r"^([^:\n]+):[^:\n]*:([0-9]{1,18}):([0-9]{1,18}):", passwd, re.MULTILINE)
     number = uid_of(name)
@@ -224,12 +224,12 @@ def user_in(passwd: str, group: str, name: str) -> User | None:
 
 
 def uid_of(text: str) -> int | None:
-    """Return the number of a user who is named by it, None for a name and for what no system counts to."""
+    """Return a user id; None for a name, and for a number that is too large for one."""
     return int(text) if re.fullmatch(r"[0-9]{1,10}", text) and int(text) <= LAST_UID else None
 
 
 def nameless(uid: int | None) -> User | None:
-    """Return a user who is a number alone: in root's group, as docker's `--user NUMBER` is."""
+    """Return a user who has only a number: in root's group, as with docker's `--user NUMBER`."""
     return None if uid is None else User(str(uid), uid, frozenset({0}), is_named=False)
 
 
@@ -260,7 +260,7 @@ class HostNpus:
 
 
 def place_of(path: str, install: str) -> str:
-    """Return where a host has a path that containers look for, its driver being installed in the folder `install`."""
+    """Return where a host whose driver is installed in `install` has a path that containers look for."""
     return f"{install}{path.removeprefix(ASCEND)}" if path.startswith(f"{ASCEND}/") else path
 
 
@@ -313,7 +313,7 @@ def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus
 def lacking(
     access: ChipAccess, host: HostNpus, cards: tuple[int, ...] | None = None, *, multi_node: bool = False
 ) -> tuple[str, ...]:
-    """Return what is missing on a host of the chip's model; of cards those in `cards`, or (None) any at all.
+    """Return what a host does not have of the chip's model. `cards` are needed; with None, any card will do.
 
     A hidden path may exist.
     """

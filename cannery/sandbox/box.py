@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import PurePath
 
-# The exit code where the box itself could not be made (Docker has the same one for that).
+# The exit code if the box itself cannot be made; Docker uses the same one for a container.
 NOT_MADE = 125
 # Programs of the host that make a box: of util-linux, coreutils and the shell, which Debian always has.
 PROGRAMS = ("setpriv", "unshare", "mount", "env", "mkdir", "ln", "realpath", "sh")
-# What a command finds as its variables where the image does not set them (moby, oci/defaults.go and containers).
+# Variables of a command that the image does not set (moby, oci/defaults.go and containers).
 DEFAULT_ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
 # Docker's default capabilities (moby, oci/caps/defaults.go).
 CAPABILITIES = (
@@ -32,7 +32,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 # 64 MiB, as Docker.
 SHM_SIZE = 64 << 20
 
-# It outlives no parent, and SIGTERM ends it, which unshare holds back from itself; Ctrl-C is the command's to answer.
+# It ends with its parent, and at SIGTERM, which unshare itself ignores. Ctrl-C is left to the command.
 _OUTER = 'trap : INT; setpriv --pdeathsig KILL -- unshare "$@"; exit $?'
 
 _PRELUDE = f"""\
@@ -87,20 +87,20 @@ ln -s fd/1 "$root/dev/stdout"
 ln -s fd/2 "$root/dev/stderr"
 """
 
-# The names `localhost` and `box` for a box of its own network; the host's names too where it has the host's.
+# The names `localhost` and `box`. A box with the host's network gets the host's names too.
 _HOSTS = """\
 echo '127.0.0.1 localhost box' >hosts
 echo '::1 localhost' >>hosts
 """
 
-# Sets the host name, and links 0, 1, … to what it is given. A process each would take a fifth of what a box takes.
-# A user namespace may set no name by way of /proc/sys.
+# Sets the host name, and makes links 0, 1, … to its arguments. One process a link would take a fifth of a box's time.
+# In a user namespace the name cannot be set in /proc/sys.
 _LINKS = (
     "import os, socket, sys; socket.sethostname('box'); "
     "[os.symlink(path, str(number)) for number, path in enumerate(sys.argv[1:])]"
 )
 
-# Linux has neither a file nor a util-linux program for it: SIOCSIFFLAGS with IFF_UP.
+# Brings `lo` up (SIOCSIFFLAGS with IFF_UP). Linux has neither a file nor a util-linux program for it.
 _LO_UP = (
     "import fcntl, socket, struct; "
     "fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack('16sH14x', b'lo', 1))"
@@ -125,11 +125,11 @@ class Box:
 
     `lowers` are unpacked layers, the lowest first. Changes go to the folder `upper`, whose overlay keeps notes in
     `upper.work` beside it; with None they are in memory, and gone with the box. `tmpfs` are paths of empty file systems
-    in memory, on which `binds` may be. `user` is uid and gid. Without `network` there is but its own `lo`. `devices`
-    are paths in `/dev` that are the host's; `shm_size` is the size of `/dev/shm` in bytes.
+    in memory, on which `binds` may be. `user` is uid and gid. Without `network` the box has only its own `lo`.
+    `devices` are paths of the host's devices in `/dev`; `shm_size` is the size of `/dev/shm` in bytes.
 
-    With `outside` the command is the host's: it begins in a folder whose `root` has the layers, and nothing else is
-    mounted.
+    With `outside` the command is a program of the host. It starts in a folder whose `root` has the layers, and nothing
+    else is mounted.
     """
 
     lowers: tuple[PurePath, ...]
@@ -147,7 +147,7 @@ class Box:
 
 
 def work_folder(upper: PurePath) -> PurePath:
-    """Return the folder in which an overlay keeps its notes about `upper`; remove it with that."""
+    """Return the folder in which an overlay keeps its notes about `upper`; remove both together."""
     return upper.with_name(f"{upper.name}.work")
 
 
@@ -155,8 +155,8 @@ def box_command(box: Box, scratch: PurePath) -> tuple[str, ...]:
     """Return the words that start the command of `box`: root runs them like any command.
 
     They give it their own stdin, stdout and stderr, and end with its exit code, or with `NOT_MADE` and a reason on
-    stderr. Where their process ends, or the thread that started it, so does all in the box. `scratch` is an empty
-    folder for this run alone, which stays empty; nothing of the box is in it.
+    stderr. All processes in the box end with the process of these words, or with the thread that started it. `scratch`
+    is an empty folder for this run alone. It stays empty: the box keeps nothing in it.
     """
     namespaces = ("--mount", "--propagation", "slave", "--pid", "--ipc", "--uts", *(() if box.network else ("--net",)))
     started = ("sh", "-c", box_script(box, scratch), "box", *box.command)
@@ -177,7 +177,7 @@ def _root(box: Box, scratch: PurePath) -> Iterator[str]:
     yield f"mount -t tmpfs -o mode=700 tmpfs {where}"
     yield f"cd {where}"
     yield "root=$(pwd -P)/root\nmkdir root"
-    # Overlay refuses a folder that it has twice. The higher one hides all of the lower one.
+    # Overlay refuses the same folder twice. The lower one can go: the higher one hides all of it.
     lowers = list(dict.fromkeys(reversed(box.lowers)))
     yield shlex.join([sys.executable, "-ISc", _LINKS, *map(str, lowers)])
     if box.upper is None:
@@ -188,15 +188,15 @@ def _root(box: Box, scratch: PurePath) -> Iterator[str]:
         yield f"ln -s {shlex.quote(str(work_folder(box.upper)))} work"
     # In a user namespace, which does not have all ids, an overlay keeps its notes in attributes of the user.
     yield 'read -r _ _ ids </proc/self/uid_map\nuser=\n[ "$ids" = 4294967295 ] || user=,userxattr'
-    # A renamed folder is copied, and a changed file is whole: `upper` is read as a layer.
+    # `upper` is read as a layer: a renamed folder must be copied, and a changed file must be whole.
     options = "nodev,redirect_dir=nofollow,metacopy=off,index=off,upperdir=upper,workdir=work"
     yield f"mount -t overlay -o {options}$user,lowerdir={':'.join(map(str, range(len(lowers))))} overlay root\n"
 
 
 def _mounts(box: Box) -> Iterator[str]:
-    """Give the lines that mount what is no layer."""
+    """Give the lines that mount everything but the layers."""
     yield _PROC
-    # Devices are bound: one that the command makes itself opens nothing, here or on the layers.
+    # Devices are bind mounts. A device that the command makes itself cannot be opened, here or on the layers.
     yield "make tmpfs nosuid,nodev,noexec,mode=755 /dev"
     yield "make devpts nosuid,noexec,newinstance,ptmxmode=0666,mode=0620 /dev/pts"
     yield f"make tmpfs nosuid,nodev,mode=1777,size={box.shm_size} /dev/shm"
@@ -218,7 +218,7 @@ def _mounts(box: Box) -> Iterator[str]:
 def _command(box: Box) -> str:
     """Return the lines that start the command. The host's programs are found before its variables are set.
 
-    The variables are set by the image's own env: a library that they name (LD_PRELOAD) is none for the host's programs.
+    The image's own `env` sets the variables: they may name a library (LD_PRELOAD) that the host's programs cannot load.
     """
     uid, gid = box.user
     kept = ",".join(["-all", *(f"+{name}" for name in CAPABILITIES)])

@@ -1,6 +1,6 @@
 """Parses the Dockerfile that Cannery renders into stages. It reads what templates/ uses, not the whole language.
 
-What a stage is made of is in the Dockerfile alone, which BuildKit reads too. It is rendered again ahead of each run, so
+The Dockerfile alone describes the stages, and BuildKit reads the same file. It is rendered again before each run, so
 nobody else has changed it.
 """
 
@@ -22,13 +22,13 @@ _COPY = re.compile(r"--link --from=(\S+) /out/ /")
 _FLAG = re.compile(r"--(network|mount)=(\S+)\s+")
 # Quoted as `docker_quote` does it: nothing is expanded.
 _VALUE = re.compile(r'([A-Za-z_]\w*)=(?:"((?:[^"\\$]|\\.)*)"|([^"\\$\s]+))(?:\s+|$)')
-# Instructions about containers: no step makes anything of them.
+# Instructions about containers: no step needs them.
 _OF_CONTAINERS = {"USER", "LABEL", "ENTRYPOINT", "CMD"}
 
 
 @dataclass(frozen=True)
 class StepMount:
-    """A --mount: type, then its keys; `stage` is `from`. What comes without one is of the rendered folder."""
+    """A --mount option. `stage` is its `from`; without one, `source` is in the rendered folder."""
 
     kind: str
     source: str = ""
@@ -41,8 +41,8 @@ class StepMount:
 class Step:
     """An instruction: its words in one line, and what it does.
 
-    RUN has a shell `command`, `mounts` and whether there is a `network`; COPY `copied`, the stage whose /out/ it takes;
-    WORKDIR makes nothing: its folder is there; ENV has `env`.
+    RUN has a shell `command`, `mounts`, and `network` if it may use one. COPY has `copied`, the stage whose /out/ is
+    copied. ENV has `env`. WORKDIR has nothing, since its folder exists already.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Stage:
 
 
 def read_stages(text: str) -> dict[str, Stage]:
-    """Return the stages of a rendered Dockerfile by name. Raises `ValueError` for what no template has."""
+    """Return the stages of a rendered Dockerfile by name. Raises `ValueError` for one that no template has."""
     found: list[tuple[re.Match[str], list[Step]]] = []
     for one in instructions(text):
         if one.keyword != "FROM":
@@ -86,9 +86,9 @@ def read_stages(text: str) -> dict[str, Stage]:
 
 
 def wanted_stages(stages: Mapping[str, Stage], target: str, given: Collection[str]) -> tuple[Stage, ...]:
-    """Return the stages that `target` is made of, each after those that it needs, itself last.
+    """Return the stages that `target` needs, each after the ones that it needs itself; `target` is the last.
 
-    `given` are names of those that are there already.
+    `given` are the names of stages that exist already.
     """
     order: dict[str, Stage] = {}
 

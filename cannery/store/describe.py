@@ -43,7 +43,7 @@ OCI = Dialect(
 
 @dataclass(frozen=True)
 class Blob:
-    """A file of the store, or of a registry: the digest of its bytes, and how many it has."""
+    """A file in the store or in a registry: the digest and the number of its bytes."""
 
     digest: str
     size: int

@@ -64,7 +64,7 @@ class Proof(Closed):
 
 
 def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
-    """Return the proof of a verify report (docs/verify-report.schema.json): no message of it, which can name anything.
+    """Return the proof of a verify report (docs/verify-report.schema.json), without messages: they can name anything.
 
     `about` is its date, driver and image. Raises `ValueError` (pydantic's) for one whose form is not known.
     """
@@ -79,7 +79,7 @@ def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
 
 
 def proof_faults(proof: Proof, plan: "Plan", today: str) -> tuple[str, ...]:
-    """Return why `proof` does not prove the image of `plan`, which its profile and target have here."""
+    """Return why `proof` does not prove the image of `plan`, the plan that its profile and target have here."""
     found = []
     if proof.date > dt.date.fromisoformat(today) + dt.timedelta(days=1):  # the clocks of two hosts differ
         found.append(f"its date, {proof.date}, is after today, {today}")

@@ -129,7 +129,7 @@ def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
 
 
 def _seconds(text: str) -> float:
-    """Return a time of Docker's as seconds since 1970; now where it is not known, so that nothing goes for its age."""
+    """Return a time of Docker's as seconds since 1970; if it is unknown, the present, so that nothing seems old."""
     try:
         found = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):

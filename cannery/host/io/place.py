@@ -1,6 +1,6 @@
 """Where images are made and kept: a Docker engine, or the image store of this host.
 
-What makes, proves and ships images asks a place; only what BuildKit does needs the engine itself.
+Code that makes, verifies and ships images uses a place. Only BuildKit needs the engine itself.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class EnginePlace:
         return self.platform(arch) is not None
 
     def cannot(self, _arch: str) -> str:
-        """Return "": what the engine cannot run was seen before."""
+        """Return "": whether the engine can run it was checked before."""
         return ""
 
     def platform(self, arch: str) -> str | None:

@@ -17,7 +17,7 @@ from cannery.util.io.locks import own_folder
 from cannery.util.io.namespace import HOW
 from cannery.util.io.process import run
 
-# Where a host has its programs and their libraries. What of them is a link is the same folder once more.
+# The folders of a host's programs and their libraries. A link among them leads into another one.
 HOST_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # Seconds that a box may take here: a slow machine needs one.
 _LONGEST = 30
@@ -31,9 +31,10 @@ def host_binds() -> tuple[Mount, ...]:
 
 @cache
 def why_not(folder: Path) -> str:
-    """Return why this host makes no boxes, and what to do about it; "" where it does.
+    """Return why this host cannot make boxes, and what to do about it; "" if it can.
 
-    `folder` is the cache, which has the layers and what boxes change. That it does is kept there: a box takes 0.3 s.
+    `folder` is the cache, which has the layers and the changes of boxes. A success is recorded there, because a box
+    takes 0.3 s.
     """
     if missing := _missing():
         return missing
@@ -60,8 +61,8 @@ def why_not(folder: Path) -> str:
 def _situation(folder: Path) -> str:
     """Return what decides whether boxes are made: the boot, this process's namespaces and rights, the file system.
 
-    "" where that is not known. What else changes (a sysctl) is then the error of the box itself. A user namespace is
-    another in each run: its users count.
+    "" if that is not known. If something else has changed (a sysctl), the box itself fails. Each run has a new user
+    namespace, so the map of its user ids counts instead.
     """
     try:
         namespaces = [str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("mnt", "pid", "net")]
@@ -74,7 +75,7 @@ def _situation(folder: Path) -> str:
 
 
 def _missing() -> str:
-    """Return what of system, user and programs is missing for a box, and what to do about it; "" for nothing."""
+    """Return what a box needs and this host does not have, and what to do about it; "" for nothing."""
     if sys.platform != "linux":
         return f"images without an engine need Linux, and this is {sys.platform}: start a Docker engine"
     if os.geteuid() != 0:
