@@ -72,11 +72,11 @@ def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Print one profile: components with pin, source and reason, bounds, environment."""
-    from cannery.recipe.select import find_profile, select
+    from cannery.recipe.select import select
 
     catalog = context.catalog()
-    profile = find_profile(catalog, arguments.profile)
     recipe = select(catalog, arguments.profile, options_of(arguments), context.arch)
+    profile = recipe.profile
     rows: list[dict[str, Any]] = [
         {
             "name": c.name,

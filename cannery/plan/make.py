@@ -229,10 +229,8 @@ def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
-    """Plan the image of `recipe`. Raises `FindingsError` when a lock that it needs is missing. No hash is needed."""
-    lock = inputs.locks.get(recipe.target.arch)
-    if lock is None:
-        raise FindingsError(f"no lock for {recipe.name} on {recipe.target.arch}", hint="run `build.py lock`")
+    """Plan the image of `recipe`. Raises as `_references`, `_packages` and `_links`. No hash is needed."""
+    lock = inputs.locks[recipe.target.arch]
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
     stepped = {step.package for step in sources}

@@ -10,11 +10,10 @@ import hashlib
 import io
 import json
 import tarfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from cannery.errors import FindingsError
 from cannery.recipe.environment import expand_env, python_home, shell_quote
 from cannery.standin.stubs import shared_library
 from cannery.vocab import BaseKind
@@ -249,21 +248,11 @@ class StandInSpec:
 def standin_spec(recipe: Recipe, lock: Lock, data: StandIn) -> StandInSpec:
     """Return what the stand-in of `recipe` for the lock's arch is made from.
 
-    Raises `FindingsError` where the target's Python is not the stand-in's, or its base does not exist.
+    Raises `FindingsError` where there is no CANN image that it could stand for.
     """
-    target = recipe.target
-    if lock.arch is not target.arch:
-        target = type(target)(target.cann, target.chip, target.os, target.python, lock.arch)
-    if target.python != data.python:
-        raise FindingsError(
-            f"the stand-in base has Python {data.python} only, the target needs {target.python}",
-            where="images/standin/recipe.yaml",
-            hint=f'take PYTHON="{data.python}", or a real base',
-        )
     wheel = next((package for package in lock.packages if package.name == TORCH_NPU), None)
-    spec = StandInSpec(data, target, recipe.base.line, recipe.base.tag, wheel)
-    expand_env(spec.line, target, spec.tag)
-    return spec
+    target = replace(recipe.target, arch=lock.arch)
+    return StandInSpec(data, target, recipe.base.line, recipe.base.tag, wheel)
 
 
 def entrypoint(set_env: Sequence[str]) -> tuple[str, ...]:

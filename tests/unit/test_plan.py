@@ -127,12 +127,6 @@ def test_build_tools_matter_to_what_they_build_only() -> None:
     assert changed(plan(), after) == {"built"}
 
 
-def test_a_missing_lock_is_a_finding() -> None:
-    found = recipe()
-    with pytest.raises(FindingsError, match="no lock for stack on amd64"):
-        make_plan(found, inputs(found, locks={}))
-
-
 @pytest.mark.parametrize("arch", [*Arch])
 def test_hashes_of_a_lock_change_no_tag_but_its_versions_and_indexes_do(arch: Arch) -> None:
     found = recipe()

@@ -15,7 +15,6 @@ import pytest
 
 from cannery.catalog.catalog import BaseLine, BaseTag, StandIn
 from cannery.catalog.target import Target
-from cannery.errors import FindingsError
 from cannery.making.base import standin_config
 from cannery.recipe.recipe import Options
 from cannery.standin.stubs import Stub
@@ -131,13 +130,6 @@ def test_reference_follows_the_locks_arch() -> None:
     references = [standin_spec(recipe, factories.lock(recipe, arch), data).reference for arch in Arch]
     assert "-amd64-" in references[0]
     assert "-arm64-" in references[1]
-
-
-def test_another_python_is_a_finding() -> None:
-    recipe = factories.recipe(Options(base="standin"))
-    recipe = replace(recipe, target=replace(recipe.target, python="3.10"))
-    with pytest.raises(FindingsError, match=r"Python 3\.11 only"):
-        standin_spec(recipe, factories.lock(recipe), factories.standin())
 
 
 def test_configuration_is_that_of_a_cann_image_and_says_that_it_is_none() -> None:
