@@ -166,13 +166,13 @@ def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float 
     return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=likeness))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the hint for a word that is not in a closed list: the nearest words, or the whole list."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the hint for a word that is not in a closed list: the nearest ones, else `otherwise` or all."""
     words = sorted(known)
     close = nearest(word, words)
     if close:
         return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(words)}" if words else "there are none"
+    return otherwise or (f"known: {', '.join(words)}" if words else "there are none")
 
 
 def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:

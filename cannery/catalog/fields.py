@@ -171,10 +171,9 @@ def _pattern(value: str, _option: str) -> str:
 def _check_id(value: str, _option: str) -> str:
     if not re.fullmatch(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+", value, re.ASCII):
         raise FaultError(f"{value!r} is not a check of the verify script", f"like {NPU_CHECKS[0]} or import.torch")
-    if value.startswith("npu.") and value not in NPU_CHECKS:
-        raise FaultError(f"no check {value!r}", did_you_mean(value, NPU_CHECKS))
-    if value.startswith("train.") and value not in TRAIN_CHECKS:
-        raise FaultError(f"no check {value!r}", did_you_mean(value, TRAIN_CHECKS))
+    for level, known in (("npu", NPU_CHECKS), ("train", TRAIN_CHECKS)):
+        if value.startswith(f"{level}.") and value not in known:
+            raise FaultError(f"no check {value!r}", did_you_mean(value, known))
     return value
 
 

@@ -147,13 +147,8 @@ def _owned(facts: HostFacts, node: Node) -> str:
 
 def _opens(user: User, node: Node) -> bool:
     """Whether a user may read and write a node, by its owner, group and permission bits."""
-    if user.uid == 0:
-        return True
-    if user.uid == node.uid:
-        return node.mode & 0o600 == 0o600
-    if node.gid in user.groups:
-        return node.mode & 0o060 == 0o060
-    return node.mode & 0o006 == 0o006
+    wanted = 0o600 if user.uid == node.uid else 0o060 if node.gid in user.groups else 0o006
+    return user.uid == 0 or node.mode & wanted == wanted
 
 
 def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:

@@ -166,8 +166,8 @@ def _pinned(
     known = names | {canonicalize_name(n) for n in locked}
     for name in wanted:
         if name not in known:
-            near = did_you_mean(name, known) if nearest(name, known) else "`build.py show` prints its components"
-            raise UsageError(f"--pin: {name} is no package of this profile", hint=near)
+            hint = did_you_mean(name, known, "`build.py show` prints its components")
+            raise UsageError(f"--pin: {name} is no package of this profile", hint=hint)
     changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
     return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
 
@@ -221,8 +221,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if not {*"/:@"} & {*wanted}:  # no registry's host, path or digest: a misspelt tag
         own, words = target.base_tag, {STANDIN, *tags}
         forms = f"{STANDIN}, a tag of images/bases (as {own}), or a full image reference (as HOST/cann:{own})"
-        hint = did_you_mean(wanted, words) if nearest(wanted, words) else forms
-        raise UsageError(f"BASE: {wanted!r} is not known", hint=hint)
+        raise UsageError(f"BASE: {wanted!r} is not known", hint=did_you_mean(wanted, words, forms))
     parse_reference(wanted)
     return Base(BaseKind.CUSTOM, (wanted,), line, tag_name, tag)
 

@@ -24,7 +24,7 @@ from cannery.catalog.fields import ChipName, IndexName, Name, component_name_fau
 from cannery.catalog.target import without_build
 from cannery.errors import UsageError
 from cannery.util.io.files import shown_path
-from cannery.vocab import Chip, did_you_mean, nearest
+from cannery.vocab import Chip, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -410,8 +410,7 @@ def _pin_faults(pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[
 
 def _new_component(word: str, known: Collection[str]) -> str:
     """Return what to do about a component that has no file: make it, or take one that is there."""
-    near = nearest(word, sorted(known))
-    other = f"did you mean {' or '.join(near)}?" if near else f"take one of {', '.join(sorted(known))}"
+    other = did_you_mean(word, known, f"take one of {', '.join(sorted(known))}")
     return f"make images/components/{canonicalize_name(word)}.yaml (docs/reference/fields.md), or {other}"
 
 
