@@ -529,7 +529,12 @@ def test_an_error_of_the_system_is_said_even_where_no_log_can_be_written(
             "/srv/a: cannot be used: not a directory",
             "a file is where a folder",
         ),
-        (FileNotFoundError(2, "x", "/a"), 4, "/a: cannot be used: no such file or directory", "it was there before"),
+        (
+            FileNotFoundError(2, "x", "/a"),
+            4,
+            "/a: cannot be used: no such file or directory",
+            "a file or folder is missing",
+        ),
         (OSError(18, "x", "/a", None, "/b"), 4, "/a → /b: cannot be used: invalid cross-device link", "details: "),
         (OSError(24, "x"), 4, "Too many open files", "ulimit -n 4096"),
         (OSError("odd"), 4, "odd", "details: "),
