@@ -52,10 +52,10 @@ class DriverWish:
 class Wanted:
     """What the host is compared with. `several_hosts`: the jobs of the profile run on several.
 
-    `target` is None without a profile, and `named` is then the chip that the user names; `image_bytes` is what
-    building its image takes on the engine's disk, None where that is not known, with `layers_only` its layers
-    alone: how large a CANN base is shows when it is pulled; `shm_bytes` the shared memory of its containers; `user`
-    the user of these containers, None for root.
+    `target` is None without a profile, and `named` is then the chip that the user names. `image_bytes` is what a
+    build of its image takes on the engine's disk, None if that is not known. With `layers_only` it is without the
+    base: the size of a CANN base is known only after a pull. `shm_bytes` is the shared memory of its containers,
+    `user` their user, None for root.
     """
 
     chips: Mapping[str, ChipAccess]

@@ -43,7 +43,7 @@ def test_one_commit_is_fetched_alone_and_once(tmp_path: Path, repo: Repo) -> Non
     assert (found.commit, found.repository) == (wanted, "here/owner/name")
     assert found.git_dir == tmp_path / f"cache/git/owner/name/{wanted}.git"
     assert commits(found) == 1
-    assert lines == [f"verl: owner/name {wanted[:12]} is fetched from here"]
+    assert lines == [f"verl: fetching owner/name {wanted[:12]} from here"]
     shutil.rmtree(bare)
     again = cache.obtain("verl", wanted, NAME)
     assert again.repository == "here/owner/name"
@@ -178,9 +178,7 @@ def test_two_at_once_fetch_once(tmp_path: Path, repo: Repo) -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 4
-    assert [line for line in lines if "is fetched from" in line] == [
-        f"verl: owner/name {wanted[:12]} is fetched from here"
-    ]
+    assert [line for line in lines if ": fetching " in line] == [f"verl: fetching owner/name {wanted[:12]} from here"]
 
 
 def test_the_users_own_git_settings_apply(tmp_path: Path, repo: Repo) -> None:

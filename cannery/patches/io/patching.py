@@ -167,10 +167,11 @@ class _Work:
 
 
 def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
-    """Return `plan` with what its patches make of the sources; their trees are fetched where they are not there yet.
+    """Return `plan` with its sources as the patches change them; trees that are missing are fetched.
 
-    A plan that has it comes back as it is. Raises `BuildFailedError` naming patch, file and hunk where one does not
-    apply or changes nothing, `FindingsError` for what is not a patch; and whatever `inputs.fetch` raises.
+    A plan that has its patches already is returned as it is. Raises `BuildFailedError`, which names patch, file and
+    hunk, if one does not apply or changes nothing; `FindingsError` for a file that is not a patch; and whatever
+    `inputs.fetch` raises.
     """
     if plan.patched or plan.not_patched:
         return plan
@@ -419,7 +420,7 @@ def _record(
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:
-    """Return where a wheel's file comes to, below site-packages; None for what its tree alone has."""
+    """Return where a wheel installs a file, below site-packages; None for a file that stays in the tree."""
     if step.install is not Install.WHEEL:
         return None
     inner = path.removeprefix(f"{step.subdirectory}/") if step.subdirectory else path

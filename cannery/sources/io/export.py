@@ -71,8 +71,8 @@ def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[st
     """Return the tree of `found`, submodules filled in by `obtain` (what, commit, hosts).
 
     Content is not looked for yet. Raises `FindingsError` for a tree that is not as the request says or that would be
-    written outside itself, `NetworkError` for folders that a mirror is missing, `DamagedError` for those that the cache
-    had.
+    written outside itself, `NetworkError` for folders that a mirror does not have, `DamagedError` for those that
+    the cache has lost.
     """
     tree = Tree(request)
     _add(tree, found, "", obtain, env)
@@ -135,7 +135,7 @@ def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> lis
 def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
     """Return the content of an entry.
 
-    Raises `DamagedError` when the cache has not or not rightly what it had, `NetworkError` when a mirror has not.
+    Raises `DamagedError` if the cache has lost or damaged it, `NetworkError` if a mirror does not have it.
     """
     blob = tree.blobs[path]
     content = reader.read(blob.found.git_dir, blob.oid)
@@ -158,7 +158,7 @@ def _gap(request: SourceRequest, found: Found, what: str) -> DamagedError | Netw
 
 @dataclass(frozen=True)
 class Written:
-    """A tar that was written: its sha256, the digest of its content apart from times, and what are LFS pointers."""
+    """A tar that was written: its sha256, the digest of its content apart from times, and its LFS pointers."""
 
     sha256: str
     tree: str

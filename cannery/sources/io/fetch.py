@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 # Sources at once.
 WORKERS = 4
-# Raise it when the tar of the same tree comes out otherwise: those of before are then written anew.
+# Raise this number when the tar of the same tree changes: older tars are then written again.
 LAYOUT = 1
-# Tars of one local tree that stay: a run that still reads the last one must not lose it.
+# How many tars of one local tree are kept: another run may still read an older one.
 KEPT = 4
-# Who served a tree of the user's own.
+# In place of the server, for a tree of the user.
 LOCAL = "local"
 
 
@@ -83,7 +83,7 @@ def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tupl
 
     A line is printed whenever the network is asked, or another run is waited for. Raises `NetworkError` for a commit
     that cannot be fetched, naming each place with its reason; `FindingsError` for a tree that is not as requested;
-    `UsageError` for a local tree that is none; `UnableError`.
+    `UsageError` for a local tree that cannot be used; `UnableError`.
     """
     mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
@@ -154,7 +154,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         try:
             file = _exported(request, git, target)
         except DamagedError as error:
-            # Cut off by a lost power, or changed on the disk: nothing of it is lost that its host has not.
+            # Cut off by a power failure, or changed on the disk. Its host still has everything.
             git.say(f"{error.what}: its repository is fetched again")
             shutil.rmtree(error.where, ignore_errors=True)
             file = _exported(request, git, target)

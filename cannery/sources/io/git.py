@@ -36,7 +36,7 @@ QUIET = {
     "GIT_TERMINAL_PROMPT": "0",
     "GCM_INTERACTIVE": "never",
     "SSH_ASKPASS_REQUIRE": "never",
-    # Messages are read.
+    # The messages are parsed.
     "LC_ALL": "C",
     # Read a commit's own tree, not its replacement in refs/replace; and write nothing.
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -46,7 +46,7 @@ QUIET = {
 # A partial clone must not fetch what it is missing in the middle of a read. Git before 2.39.4 knows only the second.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
-# All that git writes of an object that a whole repository does not have.
+# Git's only message about an object that is not in a complete repository.
 ABSENT = "Not a valid object name"
 # Programs that a repository may name for a read: a monitor of its files, and hooks.
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
@@ -125,13 +125,13 @@ def no_git() -> UnableError:
 
 
 def said(output: bytes) -> str:
-    """Return git's output as lines, a progress line that rewrites itself only as it ended."""
+    """Return git's output as lines; of a progress line that rewrites itself, only the last state."""
     lines = output.decode(errors="replace").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()
 
 
 def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
-    """Return why git gives no `thing` of a repository, "" where it is just not there; None when it is."""
+    """Return None if a repository has `thing`, "" if it does not, else why git cannot read it."""
     try:
         read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
     except GitReadError as error:

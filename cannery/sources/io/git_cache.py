@@ -36,7 +36,7 @@ WAYS_OUT = (
     "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
     "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
 )
-# What a repository was called before its project moved: a copy on a disk may have that name.
+# Names of repositories before their projects moved: a copy on a disk may still have the old name.
 OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
 
 
@@ -44,7 +44,7 @@ OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
 class Found:
     """A commit that is on this host: its repository, and who served it (`host/owner/name`, `mirror/owner/name`).
 
-    A mirror may lack content (`is_whole` false); in the cache that would be damage.
+    Content may be missing in a mirror (`is_whole` false); in the cache, that would be damage.
     """
 
     git_dir: Path
@@ -108,8 +108,8 @@ class GitCache:
     def _from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
         git_dir = self._git_dir(repository, commit)
         part = git_dir.with_suffix(".part")
-        name = f"{what}: {repository}"
-        with self.held(self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}+{commit}.lock", name):
+        lock = self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}+{commit}.lock"
+        with self.held(lock, f"{what}: {repository}"):
             found = self._there(repository, commit)
             if found:
                 return found  # another run fetched it meanwhile
@@ -121,7 +121,7 @@ class GitCache:
                 read(("init", "--quiet", "--bare", "--template=", part), self.env)
             except (OSError, GitReadError) as error:
                 raise UnableError(f"the git cache cannot be written: {error}", where=str(git_dir)) from error
-            self.say(f"{name} {commit[:12]} is fetched from {host}")
+            self.say(f"{what}: fetching {repository} {commit[:12]} from {host}")
             why = self._fetch(part, host, repository, f"+{commit}:{SERVED}{host}")
             if why and why.state is State.DISK:
                 raise UnableError(f"the git cache cannot be written: {why.detail}", where=str(git_dir))
@@ -139,7 +139,7 @@ class GitCache:
         known, why = self.hosts[host], None
         for url in (*known.mirrors, known.url):
             if why is not None:
-                self.say(f"{repository}: a mirror of {host} does not have it ({why}): another place is asked")
+                self.say(f"{repository}: a mirror of {host} does not have it ({why}): trying another place")
             arguments = (f"--git-dir={git_dir}", *SETTINGS, *FETCH, "--", url.replace("{repository}", repository), ref)
             done, text = talk(arguments, self.env, git_dir, stop=self.stop, silence=self.silence)
             if done:
@@ -151,9 +151,9 @@ class GitCache:
 def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], env: Mapping[str, str]) -> Found:
     """Return `commit` in a local repository below `mirror`, which is only read.
 
-    Looked at are `owner/name.git`, `owner/name` and `owner+name/repo`, bare or with a work tree, of every `owner/name`
-    in `hosts`, also by its old name. Raises `NetworkError` that names them when none has it; of one that git cannot
-    read, git's own reason.
+    For every `owner/name` in `hosts`, also by its old name, it tries `owner/name.git`, `owner/name` and
+    `owner+name/repo`, bare or with a work tree. Raises `NetworkError` that names them all if none has the commit, and
+    with git's reason for one that git cannot read.
     """
     looked: list[str] = []
     hint = "put a repository that has it there"

@@ -36,7 +36,7 @@ SHOWN_DIFFERENCES = 4
 
 
 def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
-    """Read the folders that are used instead of sources (`SRC_<name>=dir`); return what a plan has to know of them.
+    """Read the folders that are used instead of sources (`SRC_<name>=dir`); return what a plan needs of them.
 
     Raises as `local_files`.
     """
@@ -47,7 +47,7 @@ def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Loc
 def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, SourceFile]:
     """Read the folders that are used instead of sources; return {component: file}.
 
-    Raises `UsageError` for a name that is no source of the profile, or a folder that is none.
+    Raises `UsageError` for a name that is no source of the profile, and for a folder that cannot be used.
     """
     if not store.local:
         return {}
@@ -62,12 +62,12 @@ def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Sou
 
 
 def tree_doubts(recipe: Recipe, file: SourceFile) -> tuple[str, ...]:
-    """Return sentences about a tree that asks for other packages than the lock has, or that something is missing in.
+    """Return sentences about what is missing in a tree, and about packages that it requires and the lock does not have.
 
-    Of the user's own tree, also about modules that the target's Python cannot compile.
+    In the user's own tree, also about modules that the target's Python cannot compile.
     """
     chosen = next(one for one in recipe.sources if one.name == file.name)
-    # What the lock took for granted, in a local tree's place too: the commit's; None of a release.
+    # The requirements that the lock was made from: those of the commit, also for a local tree; None for a release.
     known = chosen.known if chosen.commit is not None else None
     modules = {item.module.partition(".")[0] for item in chosen.component.imports}
     syntax = syntax_doubts(file.tar, modules, recipe.target.python) if file.repository == LOCAL else ()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GITLINK = "160000"
 SHA256_DIGITS = 64
-# Of a folder without git.
+# Names that are left out of a folder without git.
 LEFT_OUT = frozenset({".git", "__pycache__"})
 # A line of .gitmodules.
 MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -34,8 +34,8 @@ MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 class WorkTree:
     """A work tree that was read. `head` is None where nothing was committed yet.
 
-    `at_head` and `tracked` (the index) are {path: (git's mode, object)}; `untracked` are paths that nothing ignores. Of
-    a repository inside it that git does not track the path ends in a slash.
+    `at_head` and `tracked` (the index) are {path: (git's mode, object)}; `untracked` are paths that nothing ignores.
+    The path of a repository inside it that git does not track ends in a slash.
     """
 
     folder: Path
@@ -159,11 +159,11 @@ class OwnTree:
 
 
 def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str, str]) -> OwnTree:
-    """Return what `folder` gives as source `name`, only `paths` of it when there are any.
+    """Return the tree in `folder` for source `name`; if there are `paths`, only those of it.
 
     Submodules and repositories inside it are read the same way. A folder without a .git of its own gives all its files
-    but .git, __pycache__ and *.pyc. Raises `UsageError` for a folder that is none, that git cannot read, or without
-    one of `paths`.
+    but .git, __pycache__ and *.pyc. Raises `UsageError` for a path that is not a folder, that git cannot read, or
+    without one of `paths`.
     """
     if not folder.is_dir():
         raise UsageError(f"SRC_{name}: {str(folder)!r} is no folder", hint="name the folder of your own tree")
