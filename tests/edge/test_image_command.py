@@ -148,7 +148,7 @@ def test_the_second_registry_takes_the_place_of_the_first(image: Image) -> None:
     digest = image.add(image.registries[1])
     done = image()
     assert done.code == ExitCode.UNABLE
-    assert f"base: not {image.references[0]}: it has no such image (HTTP 404)" in done.err
+    assert f"base: {image.references[0]} is not used: it has no such image (HTTP 404)" in done.err
     assert f"base: {image.references[1]} is {digest[:19]}…" in done.err
 
 

@@ -285,7 +285,7 @@ def test_a_mirror_that_fails_is_reported_and_the_next_one_is_asked() -> None:
         second.manifests[tag] = second.manifests[TAG]
         said: list[str] = []
         assert found_at([first, second], said).source == f"{second.repository}:{tag}"
-        assert said[0].startswith(f"base: not {first.repository}:{tag}: ")
+        assert said[0].startswith(f"base: {first.repository}:{tag} is not used: ")
 
 
 def test_a_mirror_with_another_image_than_the_locked_one_is_an_error_that_names_both() -> None:
