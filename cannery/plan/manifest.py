@@ -161,10 +161,7 @@ def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str
         "rev": patch.rev,
         "files": [
             {
-                "path": file.path,
-                "before": file.before,
-                "after": file.after,
-                "module": file.module,
+                **asdict(file),
                 **({"standin": reason} if (reason := reasons.get(file.module.partition(".")[0])) else {}),
             }
             for file in patch.files
@@ -199,13 +196,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
     patterns = [rf"/site-packages/{re.escape(one)}/.* needs lib\S+, which is not found" for one in sorted(modules)]
     return {
         "imports": [
-            {
-                "module": item.module,
-                "component": c.name,
-                **({"attribute": item.attribute} if item.attribute else {}),
-                **({"equals": item.equals} if item.equals else {}),
-                **({"standin": item.standin} if item.standin else {}),
-            }
+            {"component": c.name, **{name: value for name, value in item if value}}
             for c in chosen
             for item in c.component.imports
         ],
