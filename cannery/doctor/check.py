@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cannery.vocab import Chip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.catalog.compatibility import Drivers
@@ -91,14 +91,22 @@ def seen_chips(facts: HostFacts, drivers: Drivers) -> tuple[Chip, ...]:
     return tuple(dict.fromkeys(drivers.pci[device] for device, _ in facts.pci or () if device in drivers.pci))
 
 
-def ok(name: str, message: str) -> Check:
-    """Return a check that found nothing to do."""
-    return Check(name, State.OK, message)
+def _found(state: State) -> Callable[..., Check]:
+    """Return what makes a check of this state from its id, its message, and what to do next."""
+
+    def check(name: str, message: str, step: str = "") -> Check:
+        return Check(name, state, message, step)
+
+    return check
+
+
+ok, warning = _found(State.OK), _found(State.WARNING)
+error, unknown = _found(State.ERROR), _found(State.UNKNOWN)
 
 
 def closed(name: str, *paths: str) -> Check:
     """Return a check that has no result, since this user cannot read `paths`."""
-    return Check(name, State.UNKNOWN, f"this user cannot read {', '.join(paths)}", AS_ROOT)
+    return unknown(name, f"this user cannot read {', '.join(paths)}", AS_ROOT)
 
 
 def gigabytes(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.doctor.check import Check, State, closed, gigabytes, ok
+from cannery.doctor.check import Check, State, closed, error, gigabytes, ok, unknown, warning
 from cannery.host.facts import (
     BINFMT,
     CONTAINER_MARKS,
@@ -41,16 +41,14 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         program = next((path for path in DOCKER_PROGRAMS if path in facts.paths), "")
         if program:
             message = f"{program} is installed; a tree does not show whether an engine answers"
-            yield Check("docker.engine", State.UNKNOWN, message, "run doctor on the host itself")
+            yield unknown("docker.engine", message, "run doctor on the host itself")
         else:
-            yield Check("docker.engine", State.WARNING, "no Docker is installed", INSTALL)
+            yield warning("docker.engine", "no Docker is installed", INSTALL)
     elif facts.engine.problem:
-        yield Check("docker.engine", State.WARNING, facts.engine.problem, facts.engine.hint or INSTALL)
+        yield warning("docker.engine", facts.engine.problem, facts.engine.hint or INSTALL)
     elif facts.engine.storage_driver == "vfs":
         message = f"Docker {facts.engine.version} with storage driver vfs, which copies every layer in full"
-        yield Check(
-            "docker.engine", State.WARNING, message, "let it use overlay2: its data on ext4, or xfs with ftype=1"
-        )
+        yield warning("docker.engine", message, "let it use overlay2: its data on ext4, or xfs with ftype=1")
     else:
         driver = f", {facts.engine.storage_driver}" if facts.engine.storage_driver else ""
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
@@ -64,7 +62,7 @@ def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         return
     message = f"{user_map_text(user_map)}; {', '.join(shut)} stay closed to its containers"
     step = "docker run --userns host" if user_map == "userns-remap" else "run them by the system's engine (DOCKER_HOST)"
-    yield Check("docker.users", State.WARNING, message, f"{step}, or open the nodes to all (a udev rule, mode 0666)")
+    yield warning("docker.users", message, f"{step}, or open the nodes to all (a udev rule, mode 0666)")
 
 
 def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
@@ -78,20 +76,18 @@ def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     if wrong:
         message = f"{DAEMON_JSON} {wrong}: Docker does not start with it"
         step = f"`python3 -m json.tool {DAEMON_JSON}` names the place" if wrong == NO_JSON else "write it as {…}"
-        yield Check("docker.runtime", State.ERROR, message, step)
+        yield error("docker.runtime", message, step)
         return
     known = settings.get("runtimes")
     entry = known.get("ascend") if isinstance(known, dict) else None
     default = settings.get("default-runtime") == "ascend"
     if entry is None and default:
         message = f"{DAEMON_JSON} names ascend as the default runtime, and has no such runtime"
-        yield Check(
-            "docker.runtime", State.ERROR, message, f"add it to `runtimes`, with the path {RUNTIME_PROGRAMS[0]}"
-        )
+        yield error("docker.runtime", message, f"add it to `runtimes`, with the path {RUNTIME_PROGRAMS[0]}")
     elif entry is None and program:
         message = f"{program} is installed, and {DAEMON_JSON} does not name it"
         step = "install it again (Ascend-docker-runtime….run --install), or map the nodes: `build.py run` does"
-        yield Check("docker.runtime", State.WARNING, message, step)
+        yield warning("docker.runtime", message, step)
     elif entry is None:
         yield ok("docker.runtime", "no ascend runtime: nodes and driver are mapped one by one, as `build.py run` does")
     else:
@@ -101,7 +97,7 @@ def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
     if path in RUNTIME_PROGRAMS and path not in facts.paths:
         message = f"{DAEMON_JSON} names the ascend runtime at {path}, which is missing"
-        return Check("docker.runtime", State.ERROR, message, "install Ascend Docker Runtime again, or remove the entry")
+        return error("docker.runtime", message, "install Ascend Docker Runtime again, or remove the entry")
     use = "for every container, unless --runtime names another" if default else "with --runtime ascend"
     return ok("docker.runtime", f"ascend, {path} ({use}; it maps the cards of ASCEND_VISIBLE_DEVICES)")
 
@@ -115,14 +111,14 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         needed, takes = size, f"the image of {wanted.profile} takes about {gigabytes(size)}{base}"
     if facts.disk_free is None:
         message = f"a tree does not show how much is free; {takes}"
-        yield Check("disk", State.UNKNOWN, message, "df -h /var/lib/docker")
+        yield unknown("disk", message, "df -h /var/lib/docker")
         return
     message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {takes}"
     step = "`docker system df` shows what images take, `build.py clean` what Cannery does; data-root names another disk"
     if facts.disk_free < needed // 2:
-        yield Check("disk", State.ERROR, message, step)
+        yield error("disk", message, step)
     elif facts.disk_free < needed:
-        yield Check("disk", State.WARNING, message, step)
+        yield warning("disk", message, step)
     else:
         yield ok("disk", message)
 
@@ -131,12 +127,12 @@ def overlay(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report whether the kernel has overlayfs, which image layers need."""
     text = facts.texts.get(FILESYSTEMS)
     if text is None:
-        yield Check("overlayfs", State.UNKNOWN, f"{FILESYSTEMS} is missing", "grep overlay /proc/filesystems")
+        yield unknown("overlayfs", f"{FILESYSTEMS} is missing", "grep overlay /proc/filesystems")
     elif "overlay" in text.split():
         yield ok("overlayfs", "the kernel has it")
     else:
         message = "the kernel does not have it, or has not loaded it yet"
-        yield Check("overlayfs", State.WARNING, message, "modprobe overlay")
+        yield warning("overlayfs", message, "modprobe overlay")
 
 
 def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
@@ -148,16 +144,16 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     needs = wanted.target is not None and wanted.target.arch is other
     if needs and facts.cards:
         message = f"the target is {other}, and the NPUs' host {facts.arch}: its driver's libraries are of {facts.arch}"
-        yield Check("arch", State.ERROR, message, f"ARCH={facts.arch} (vllm-project/vllm-ascend issue 2521)")
+        yield error("arch", message, f"ARCH={facts.arch} (vllm-project/vllm-ascend issue 2521)")
     if text.startswith("enabled") and re.search(r"^flags:.*F", text, re.MULTILINE):
         yield ok("emulation", f"QEMU runs {other} here")
     elif text.startswith("enabled"):
         message = f"QEMU for {other} is registered without the flag F: containers do not find it"
         step = f"{other.emulation}, in place of what registered it"
-        yield Check("emulation", State.WARNING, message, step)
+        yield warning("emulation", message, step)
     elif needs:
         message = f"the target is {other}, the host {facts.arch}, and no QEMU is registered"
-        yield Check("emulation", State.ERROR, message, other.emulation)
+        yield error("emulation", message, other.emulation)
     else:
         yield ok("emulation", f"no QEMU for {other}: images of {facts.arch} need none")
 
@@ -167,7 +163,7 @@ def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     mark = next((path for path in CONTAINER_MARKS if path in facts.paths), "")
     if mark:
         message = f"{mark} exists: this is a container, and the checks of the engine and of disks show its own view"
-        yield Check("container", State.WARNING, message, "run doctor on the host itself")
+        yield warning("container", message, "run doctor on the host itself")
 
 
 LONGEST_VERSION = 40  # characters that are printed
@@ -186,20 +182,20 @@ def kernel(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     if release:
         yield ok("kernel", f"{release}{f' ({system})' if system else ''}")
     else:
-        yield Check("kernel", State.UNKNOWN, f"{RELEASE} is missing", "uname -r")
+        yield unknown("kernel", f"{RELEASE} is missing", "uname -r")
 
 
 def page_size(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Warn of large pages, for which jemalloc has to be made (Kunpeng machines often have them)."""
     if facts.page is None:
-        yield Check("page-size", State.UNKNOWN, "only the running host shows it", "getconf PAGESIZE")
+        yield unknown("page-size", "only the running host shows it", "getconf PAGESIZE")
     elif facts.page > 4096:
         message = f"{facts.page // 1024} KB: jemalloc that was built on a machine with 4 KB pages does not run here"
         step = (
             "one built from source needs --with-lg-page=16; "
             "an image whose jemalloc does not fit prints `Unsupported system page size` at each start"
         )
-        yield Check("page-size", State.WARNING, message, step)
+        yield warning("page-size", message, step)
     else:
         yield ok("page-size", f"{facts.page // 1024} KB")
 
@@ -208,13 +204,13 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Compare the memory with the shared memory of a container, which is a part of it."""
     total = facts.memory.get("MemTotal")
     if total is None:
-        yield Check("memory", State.UNKNOWN, "/proc/meminfo is missing", "free -g")
+        yield unknown("memory", "/proc/meminfo is missing", "free -g")
         return
     free = facts.memory.get("MemAvailable", total)
     message = f"{gigabytes(total)}, {gigabytes(free)} of it available"
     if wanted.shm_bytes and free < wanted.shm_bytes:
         message += f"; a container of {wanted.profile} may fill {wanted.shm_size} of shared memory alone"
-        yield Check("memory", State.WARNING, message, "end what holds it, or take a larger machine")
+        yield warning("memory", message, "end what holds it, or take a larger machine")
     else:
         yield ok("memory", message)
 
@@ -222,14 +218,14 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     """Look at the host's /dev/shm, which containers with --ipc host take; others have one of --shm-size."""
     if facts.shm is None:
-        yield Check("shm", State.UNKNOWN, f"{SHM} is missing, or only the running host shows its size", f"df -h {SHM}")
+        yield unknown("shm", f"{SHM} is missing, or only the running host shows its size", f"df -h {SHM}")
         return
     needed = wanted.shm_bytes or DOCKER_SHM + 1
     if facts.shm < needed:
         size = wanted.shm_size or "16g"
         message = f"{SHM} has {gigabytes(facts.shm)}" + (f"; {wanted.profile} takes {size}" if wanted.shm_bytes else "")
         step = f"start containers with --shm-size {size} and without --ipc host (`build.py run` does)"
-        yield Check("shm", State.WARNING, message, step)
+        yield warning("shm", message, step)
     else:
         yield ok("shm", f"{SHM} has {gigabytes(facts.shm)}")
 
@@ -251,7 +247,7 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield Check("hccn", State.WARNING if wanted.several_hosts else State.OK, message, step)
     elif lacking:
         message = f"{HCCN} has no address of card {', '.join(map(str, lacking))}"
-        yield Check("hccn", State.WARNING, message, "hccn_tool -i N -ip -s address A netmask M, for each of them")
+        yield warning("hccn", message, "hccn_tool -i N -ip -s address A netmask M, for each of them")
     else:
         yield ok("hccn", f"{HCCN} has an address of each of {len(facts.cards)} cards")
 
@@ -267,17 +263,15 @@ def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     version = str(table.get("version", ""))[:LONGEST_VERSION]
     if wrong:
         message = f"{RANKTABLE} {wrong}"
-        yield Check(
-            "ranktable", State.WARNING, message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old"
-        )
+        yield warning("ranktable", message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old")
         return
     taken = wanted.chips[chip].ranktable if chip else None
     if taken is None:
         message = f"{RANKTABLE} has version {version or 'none'}; which one chip {chip or '?'} takes is not known"
-        yield Check("ranktable", State.UNKNOWN, message, "move it away where HCCL refuses it (EI0014)")
+        yield unknown("ranktable", message, "move it away where HCCL refuses it (EI0014)")
     elif version != taken:
         message = f"{RANKTABLE} has version {version or 'none'}, and HCCL of chip {chip} takes {taken} only"
         step = f"it is left from another chip: mv {RANKTABLE} {RANKTABLE}.old (gpustack/runtime pull 27)"
-        yield Check("ranktable", State.WARNING, message, step)
+        yield warning("ranktable", message, step)
     else:
         yield ok("ranktable", f"{RANKTABLE}, version {version}")

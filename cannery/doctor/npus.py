@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cannery.catalog.compatibility import DRIVER, newest
 from cannery.catalog.target import canonical, order, series_of, without_build
 from cannery.compat.subject import holds
-from cannery.doctor.check import Check, State, closed, ok, seen_chips
+from cannery.doctor.check import closed, error, ok, seen_chips, unknown, warning
 from cannery.host.facts import ASCEND, DEV, MODULES, PASSWD, User
 from cannery.run.container import REPORT
 from cannery.vocab import CHIP_ALIASES, Chip
@@ -19,7 +19,7 @@ from cannery.vocab import CHIP_ALIASES, Chip
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cannery.doctor.check import Wanted
+    from cannery.doctor.check import Check, Wanted
     from cannery.host.facts import HostFacts, Node
 
 # PCI class of a processing accelerator; the vendor's network cards have others.
@@ -52,14 +52,12 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     )
     if nodes and npus and len(nodes) < len(npus):
         message = f"{len(npus)} NPUs on the PCI bus, {len(nodes)} nodes: {listed}"
-        yield Check(
-            "devices.cards", State.WARNING, message, "`npu-smi info` and `dmesg | grep -i davinci` name the rest"
-        )
+        yield warning("devices.cards", message, "`npu-smi info` and `dmesg | grep -i davinci` name the rest")
     elif nodes:
         wrong = [node.path for node in facts.nodes if facts.live and not node.is_device]
         if wrong:
             message = f"{', '.join(wrong)} is not a device: a mount of a missing file made it"
-            yield Check("devices.cards", State.ERROR, message, f"remove it; {REINSTALL}")
+            yield error("devices.cards", message, f"remove it; {REINSTALL}")
         else:
             yield ok("devices.cards", f"{len(nodes)} cards: {listed}")
     elif DEV in facts.unreadable:
@@ -68,16 +66,16 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         loaded = re.search(r"^drv_", facts.texts.get(MODULES, ""), re.MULTILINE)
         why = "" if MODULES not in facts.texts or loaded else "; the kernel has no module of the driver loaded"
         message = f"{len(npus)} NPUs on the PCI bus, and no /dev/davinciN{why}"
-        yield Check("devices.cards", State.ERROR, message, REINSTALL)
+        yield error("devices.cards", message, REINSTALL)
     elif facts.driver:
         bus = "the PCI bus shows none" if facts.pci is not None else "the PCI bus is not shown"
         message = f"the driver is installed, and there is no /dev/davinciN; {bus}"
         where = "in a container, give them with --device; else `lspci -d 19e5:` shows whether the host has NPUs"
-        yield Check("devices.cards", State.ERROR, message, where)
+        yield error("devices.cards", message, where)
     else:
         message = "no NPU on this host: no /dev/davinciN, no driver, and none on the PCI bus"
         step = "images can be built here; run them with `--npus none`, or on a host with NPUs"
-        yield Check("devices.cards", State.WARNING, message, step)
+        yield warning("devices.cards", message, step)
 
 
 def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
@@ -92,7 +90,7 @@ def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield closed("devices.managers", *hidden)
     elif missing:
         message = f"missing beside the cards: {', '.join(missing)}"
-        yield Check("devices.managers", State.ERROR, message, f"no NPU opens without them: {REINSTALL}")
+        yield error("devices.managers", message, f"no NPU opens without them: {REINSTALL}")
     else:
         yield ok("devices.managers", ", ".join(needed))
 
@@ -110,12 +108,7 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     gids = {node.gid for node in facts.nodes} - {0}
     if facts.user is None:
         message = f"nodes: {same}; a tree does not show which user is meant"
-        yield Check(
-            "devices.access",
-            State.UNKNOWN,
-            message,
-            "--user NAME looks one up in its /etc/passwd, --user NUMBER takes any",
-        )
+        yield unknown("devices.access", message, "--user NAME looks one up in its /etc/passwd, --user NUMBER takes any")
         return
     closed = [node.path for node in facts.nodes if not _opens(facts.user, node)]
     group = " ".join(f"--group-add {gid}" for gid in sorted(gids))
@@ -126,19 +119,19 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         can_join = names and facts.user.is_named
         join = f"`sudo usermod -aG {names} {facts.user.name}`, then log in again; " if can_join else ""
         step = f"{join}containers of a user other than root: {group}" if group else OWNERS
-        yield Check("devices.access", State.WARNING, message, step)
+        yield warning("devices.access", message, step)
     else:
         yield ok("devices.access", f"user {facts.user.name} may open the nodes ({same})")
     if not facts.user.is_named and (facts.live or PASSWD in facts.texts):
         uid = facts.user.uid
         message = f"uid {uid} has no name here: HCCL between several cards fails for such a user ({REPORT})"
         step = f"`useradd -u {uid} NAME`; in a container its image has to name it: `user` of the profile"
-        yield Check("devices.user", State.WARNING, message, step)
+        yield warning("devices.user", message, step)
     nameless = [gid for gid in sorted(gids) if not facts.name(gid)]
     if nameless:
         message = f"the nodes belong to group {nameless[0]}, which /etc/group does not name"
         step = f"groupadd -g {nameless[0]} HwHiAiUser; until then, containers by number: {group}"
-        yield Check("devices.group", State.WARNING, message, step)
+        yield warning("devices.group", message, step)
 
 
 def _owned(facts: HostFacts, node: Node) -> str:
@@ -162,7 +155,7 @@ def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     named = f"{user.name} ({user.uid}), the user of the image of {wanted.profile}"
     if shut:
         message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
-        yield Check("devices.image-user", State.ERROR, message, OWNERS)
+        yield error("devices.image-user", message, OWNERS)
     else:
         yield ok("devices.image-user", f"{named}, may open the nodes with --group-add {added}, which `run` adds")
 
@@ -178,17 +171,17 @@ def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     target = wanted.wanted_chip
     if len(seen) > 1:
         message = f"several chips: {', '.join(seen)} ({source})"
-        yield Check("chip", State.WARNING, message, "one container takes cards of one chip: choose them with NPUS")
+        yield warning("chip", message, "one container takes cards of one chip: choose them with NPUS")
     elif not seen:
         if facts.cards or strange:
             known = f"; PCI id {strange[0]} is in no row of images/drivers.yaml" if strange else ""
             message = f"neither the PCI bus nor npu-smi shows which chip it is{known}"
-            yield Check("chip", State.UNKNOWN, message, "`npu-smi info` prints it; CHIP=… names it to every command")
+            yield unknown("chip", message, "`npu-smi info` prints it; CHIP=… names it to every command")
     elif target is not None and target is not seen[0]:
         what = f"{wanted.profile} is for" if wanted.profile else "CHIP is"
         message = f"the host has {_named(seen[0], wanted)} ({source}), {what} {target}"
         step = f"CHIP={seen[0]}; kernels of one chip do not run on another (vllm-ascend issue 2725)"
-        yield Check("chip", State.ERROR, message, step)
+        yield error("chip", message, step)
     else:
         yield ok("chip", f"{_named(seen[0], wanted)} ({source})")
 
@@ -206,18 +199,18 @@ def smi(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
             yield closed("npu-smi", *hidden)
         elif facts.driver or facts.cards:
             step = "it comes with the driver: install that again, or look for it with `find / -name npu-smi`"
-            yield Check("npu-smi", State.WARNING, "npu-smi is at none of its places", step)
+            yield warning("npu-smi", "npu-smi is at none of its places", step)
     elif facts.smi is None:
         message = f"{place} exists; only the running host shows what it answers"
-        yield Check("npu-smi", State.UNKNOWN, message, "run doctor on the host itself")
+        yield unknown("npu-smi", message, "run doctor on the host itself")
     elif busy := re.search(r"-80(?:05|20)\b", facts.smi):
         message = f"{place} answers {busy[0]}: a card is held by another container, or not given to this one"
-        yield Check("npu-smi", State.WARNING, message, "`docker ps` names the containers; one card, one container")
+        yield warning("npu-smi", message, "`docker ps` names the containers; one card, one container")
     elif (version := re.search(r"npu-smi\s+(\d\S*)", facts.smi)) is None:
         first = next(iter(facts.smi.strip().splitlines()), "nothing")
         message = f"{place} answers: {first[:200]}"
         step = "the driver does not answer: `dmesg | grep -i davinci`, then restart the host"
-        yield Check("npu-smi", State.ERROR, message, step)
+        yield error("npu-smi", message, step)
     else:
         yield ok("npu-smi", f"{place} {version[1]}")
 
@@ -234,7 +227,7 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         message = f"the driver is installed in {facts.install}, and containers look for it in {ASCEND}"
         mount = f"-v {facts.install}/driver/lib64:{ASCEND}/driver/lib64:ro"
         step = f"`build.py run` mounts it there; in a command of your own use {mount}, and so on"
-        yield Check("driver.place", State.WARNING, message, step)
+        yield warning("driver.place", message, step)
     paths = {path: path.replace(ASCEND, facts.install, 1) for path in wanted.access(facts).mounts}
     missing = [place for place in paths.values() if place not in facts.paths]
     library = any(path.endswith("/libascend_hal.so") for path in facts.paths)
@@ -245,11 +238,11 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     elif any("/driver" in path for path in missing) or not library:
         lost = missing or [f"libascend_hal.so below {facts.install}/driver/lib64"]
         message = f"the driver is missing, or a part of it: no {', '.join(lost)}"
-        yield Check("driver.files", State.ERROR, message, DRIVER_PACKAGE)
+        yield error("driver.files", message, DRIVER_PACKAGE)
     elif missing:
         message = f"no {', '.join(missing)}"
         step = "containers go without it (docker would make an empty folder of it); the driver's package brings it"
-        yield Check("driver.files", State.WARNING, message, step)
+        yield warning("driver.files", message, step)
     else:
         yield ok("driver.files", ", ".join(paths.values()))
 
@@ -260,7 +253,7 @@ def folders(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         names = sorted(facts.folders)
         message = f"{', '.join(names)}: a folder in place of a file, as docker's -v makes of a missing one"
         step = f"rmdir {' '.join(names)}; then {DRIVER_PACKAGE} again, which brings the file"
-        yield Check("driver.folders", State.ERROR, message, step)
+        yield error("driver.folders", message, step)
 
 
 def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
@@ -276,11 +269,11 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
             yield closed("driver.version", place)
         elif place in facts.texts:
             named = f": {text[:80]!r}" if text else ""
-            yield Check("driver.version", State.UNKNOWN, f"{place} names no version{named}", "`npu-smi info` prints it")
+            yield unknown("driver.version", f"{place} names no version{named}", "`npu-smi info` prints it")
         elif any(path.startswith(f"{facts.install}/driver/") for path in facts.paths):
-            yield Check("driver.version", State.ERROR, f"{place} is missing, or cannot be read", DRIVER_PACKAGE)
+            yield error("driver.version", f"{place} is missing, or cannot be read", DRIVER_PACKAGE)
         else:
-            yield Check("driver.version", State.ERROR, f"no driver: there is no {place}", DRIVER_PACKAGE)
+            yield error("driver.version", f"no driver: there is no {place}", DRIVER_PACKAGE)
         return
     yield _against(found, wanted)
     wish = wanted.wish
@@ -291,7 +284,7 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("driver.asked", f"{found}; {wish.who} asks for {words}")
     else:
         message = f"{found}; {wish.who} asks for {words} ({wish.source})"
-        yield Check("driver.asked", State.WARNING, message, f"a driver {words}")
+        yield warning("driver.asked", message, f"a driver {words}")
 
 
 def _against(found: str, wanted: Wanted) -> Check:
@@ -314,18 +307,18 @@ def _against(found: str, wanted: Wanted) -> Check:
     if report is not None and (report.series == series or listed is None):
         older = "" if report.series == series else f", with driver {report.series}, which is newer"
         message = f"{found} with CANN {cann}: {report.what}{older} ({report.source})"
-        return Check("driver.version", State.WARNING, message, step)
+        return warning("driver.version", message, step)
     if listed is not None:
         return ok("driver.version", f"{found} works with CANN {cann} ({table.sources[listed.source]})")
     whole = next((row for row in rows if row.whole), None)
     if whole is not None and _key(series) < min(map(_key, whole.series)):
         named = ", ".join(f"{one}.x" for one in whole.series)
         message = f"{found} is older than the drivers that CANN {cann} works with: {named}"
-        return Check("driver.version", State.WARNING, f"{message} ({table.sources[whole.source]})", step)
+        return warning("driver.version", f"{message} ({table.sources[whole.source]})", step)
     message = f"whether {found} works with CANN {cann} is in no row of images/drivers.yaml"
     shown = ", ".join(f"{one}.x" for row in rows for one in row.series)
     hint = f"known to work: {shown}{older}" if shown else f"ask the release notes of CANN {cann}{older}"
-    return Check("driver.version", State.UNKNOWN, message, f"{hint}; `build.py verify --require-npu` tries it")
+    return unknown("driver.version", message, f"{hint}; `build.py verify --require-npu` tries it")
 
 
 def _key(series: str) -> list[int]:
@@ -343,17 +336,17 @@ def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield closed("firmware.version", place)
     elif not _numbers(text):
         step = "`npu-smi info -t board -i 0` prints the firmware's version"
-        yield Check("firmware.version", State.UNKNOWN, f"{place} is missing, or names no version", step)
+        yield unknown("firmware.version", f"{place} is missing, or names no version", step)
     elif not ranges:
         message = f"{text}; the driver does not name the firmware that it takes"
-        yield Check("firmware.version", State.UNKNOWN, message, "install driver and firmware of one HDK")
+        yield unknown("firmware.version", message, "install driver and firmware of one HDK")
     elif any(_numbers(low) <= _numbers(text) <= _numbers(high) for low, high in ranges):
         range_text = ", ".join(f"{low} to {high}" for low, high in ranges)
         yield ok("firmware.version", f"{text}; the driver takes {range_text}")
     else:
         range_text = ", ".join(f"{low} to {high}" for low, high in ranges)
         message = f"{text}; the driver takes {range_text}"
-        yield Check("firmware.version", State.ERROR, message, "install the firmware of the driver's HDK, then restart")
+        yield error("firmware.version", message, "install the firmware of the driver's HDK, then restart")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
