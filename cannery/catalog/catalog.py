@@ -18,9 +18,9 @@ from cannery.catalog.compatibility import Compatibility, Drivers
 from cannery.catalog.component import Abi, Closed, Component, FromSource
 from cannery.catalog.errors import CatalogError, FaultError, as_line
 from cannery.catalog.fields import NAME, only_once, parsed
-from cannery.catalog.target import parse_arch, parse_chip
+from cannery.catalog.target import parse_arch
 from cannery.errors import UsageError
-from cannery.vocab import Arch, BaseKind, Chip
+from cannery.vocab import Arch, BaseKind
 
 # What every distribution's tools take as a name in /etc/passwd; the driver's user has capitals.
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
@@ -104,7 +104,7 @@ class TargetDefaults(Closed):
     """The target a profile is made for, and what else it may be built for."""
 
     cann: fields.CannText
-    chip: Annotated[Chip, parsed(parse_chip)]
+    chip: fields.ChipText
     os: fields.OsText
     python: fields.PythonText
     arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)

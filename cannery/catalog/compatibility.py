@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator, model_validator
@@ -13,10 +13,10 @@ from pydantic import Field, field_validator, model_validator
 from cannery.catalog import fields
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import parsed, specifier, version
-from cannery.catalog.target import canonical, parse_cann, parse_chip, parse_python, series_of
+from cannery.catalog.fields import specifier, version
+from cannery.catalog.target import canonical, parse_cann, parse_python, series_of
 from cannery.errors import UsageError
-from cannery.vocab import Chip, Severity, did_you_mean
+from cannery.vocab import Severity, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -220,9 +220,6 @@ class Compatibility(Closed):
         return next((item for item in self.compatible if item.of == name and wanted <= {*item.cann}), None)
 
 
-ChipText = Annotated[Chip, parsed(parse_chip)]
-
-
 class DriverRow(Closed):
     """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
 
@@ -247,7 +244,7 @@ class Drivers(Closed):
     sources: dict[fields.Name, DriverSource] = Field(default_factory=dict)
     drivers: tuple[DriverRow, ...] = ()
     reports: tuple[DriverReport, ...] = ()
-    pci: dict[fields.PciText, ChipText] = Field(default_factory=dict)
+    pci: dict[fields.PciText, fields.ChipText] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _sources_exist(self) -> Self:

@@ -10,11 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from cannery.catalog import fields
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import parsed
-from cannery.catalog.target import parse_chip
-from cannery.vocab import Arch, Chip, ComponentKind, Install, did_you_mean
+from cannery.vocab import Arch, ComponentKind, Install, did_you_mean
 
-ChipWord = Annotated[Chip, parsed(parse_chip)]
 # What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
 # machine runs at once, the value of `soc_variable`, and CANN's home in this base.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
@@ -123,7 +120,7 @@ class Known(Closed):
     requires_python: fields.SpecifierText | None = None
     build_requires: tuple[fields.RequirementText, ...] = ()
     submodules: dict[fields.RelativeText, Submodule] = {}
-    chips: tuple[ChipWord, ...] = ()
+    chips: tuple[fields.ChipText, ...] = ()
     patches: dict[fields.Name, tuple[fields.CommitText, ...]] = {}
     date: fields.DateText | None = None
     note: fields.Text = ""
@@ -172,7 +169,7 @@ class Part(Closed):
     # Components that come before this one in a profile: it is built or installed with them in place.
     after: tuple[fields.Name, ...] = ()
     # The chips it works on; empty: every one.
-    chips: tuple[ChipWord, ...] = ()
+    chips: tuple[fields.ChipText, ...] = ()
     imports: tuple[Import, ...] = ()
     libraries: tuple[fields.PathText, ...] = ()
     # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).

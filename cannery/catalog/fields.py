@@ -12,7 +12,7 @@ from packaging.version import Version
 from pydantic import BeforeValidator
 
 from cannery.catalog.errors import FaultError
-from cannery.catalog.target import is_version, marker_environment, parse_cann, parse_os, parse_python
+from cannery.catalog.target import is_version, marker_environment, parse_cann, parse_chip, parse_os, parse_python
 from cannery.errors import CanneryError
 from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
@@ -211,6 +211,7 @@ CheckId = Annotated[str, parsed(_check_id)]
 PythonText = Annotated[str, parsed(parse_python)]
 CannText = Annotated[str, parsed(parse_cann)]
 OsText = Annotated[str, parsed(parse_os)]
+ChipText = Annotated[Chip, parsed(parse_chip)]
 # A text that is written into one line of a Dockerfile or another file.
 LineText = Annotated[str, _matching(r"[^\r\n]+", "one line of text that is not empty")]
 # Both go into an ENV instruction and a shell script, a line each.
