@@ -88,7 +88,7 @@ def _output(arguments: argparse.Namespace) -> Path:
     path = Path(arguments.output)
     if path.suffix != ".tar":
         hint = "name it FILE.tar; its layers are compressed one by one, as gzip"
-        raise UsageError(f"{path.name}: the name of the file has to end with .tar", where=str(path), hint=hint)
+        raise UsageError("the name of the file has to end with .tar", where=str(path), hint=hint)
     check_place(path)
     return path
 

@@ -212,7 +212,9 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
         where = f"`version` into {recipe.file}, with a later `exclude_newer`"
         print(f"to take them, write each as {where}, then run `build.py lock {recipe.name}`")
     if held := next((one for one in packages if one.is_held), None):
-        print(f"why a newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`")
+        print(
+            f"to see why the newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`"
+        )
     return ExitCode.DONE
 
 

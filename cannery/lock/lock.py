@@ -352,7 +352,7 @@ def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:
 def public_mirrors(names: Collection[str], indexes: Mapping[str, Index]) -> str:
     """Return the public mirrors of indexes that are not used yet, and how to use them; "" for none."""
     found = [
-        f"{' or '.join(index.public_pages)} is a mirror of {name}, to be named in [mirrors.pages] of cannery.toml"
+        f"{' or '.join(index.public_pages)} is a mirror of {name}: name it in [mirrors.pages] of cannery.toml"
         for name, index in sorted(indexes.items())
         if name in names and index.public_pages and not index.pages
     ]

@@ -109,7 +109,7 @@ def test_two_pins_that_exclude_each_other(stub: StubIndex, tmp_path: Path) -> No
     found = catalog("transformers==4.57.0", "tokenizers==0.20.3")
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines() == [
-        "no set of versions works: no tokenizers fits all that ask for it",
+        "no set of versions works: no version of tokenizers meets all requirements",
         "  tokenizers ==0.20.3 by pin tokenizers 0.20.3",
         "  tokenizers >=0.21 by pin transformers 4.57.0",
         "  one of these has to change: pin tokenizers 0.20.3, pin transformers 4.57.0 (images/profiles/stack.yaml)",
@@ -128,7 +128,7 @@ def test_the_table_s_rows_are_tried_first_with_all_packages_of_a_row(stub: StubI
     found = catalog("torch==2.9.0", "torch-npu==2.9.0", "plugin==2.0")
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     lines = error.what.splitlines()
-    assert lines[0] == "no set of versions works: no torch fits all that ask for it"
+    assert lines[0] == "no set of versions works: no version of torch meets all requirements"
     assert "  torch ==2.8.0 by pin plugin 2.0" in lines
     assert lines[lines.index("  similar sets that work (each was resolved):") + 1] == (
         "    torch 2.8.0 instead of 2.9.0 and torch-npu 2.8.0.post2 instead of 2.9.0"
@@ -250,7 +250,7 @@ def test_a_yanked_release_that_the_text_names_is_not_the_cause(stub: StubIndex, 
     stub.add(make_wheel("torch-npu", "2.10.0", ["torch==2.10.0"]))
     lines = fail(ask("torch==2.8.0", "torch-npu==2.10.0"), PipSettings(index_url=stub.url), tmp_path).what.splitlines()
     assert lines[:3] == [
-        "no set of versions works: no torch fits all that ask for it",
+        "no set of versions works: no version of torch meets all requirements",
         "  torch ==2.8.0 by requirement torch==2.8.0",
         "  torch ==2.10.0 by requirement torch-npu==2.10.0",
     ]

@@ -286,7 +286,7 @@ def test_unsatisfiable_is_explained_and_logged(stub: StubIndex, tmp_path: Path) 
     with pytest.raises(FindingsError) as caught:
         lock(request, PipSettings(index_url=stub.url), tmp_path)
     assert str(caught.value).splitlines() == [
-        "profile q, Python 3.11, amd64: no set of versions works: no dep fits all that ask for it",
+        "profile q, Python 3.11, amd64: no set of versions works: no version of dep meets all requirements",
         "  dep <1 by requirement dep<1",
         "  dep >=1 by thing",
         "  this has to change: requirement dep<1",

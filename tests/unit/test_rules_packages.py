@@ -219,7 +219,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
             "lock-incomplete",
             "the lock has no hash of a 1.0 for Python 3.11 on amd64",
             "a is published on index b",
-            "a build takes it from there where it can be reached, `build.py lock` writes it into the lock",
+            "a build takes it from there if it can reach that index; `build.py lock` writes it into the lock",
         ),
         Finding(
             Severity.WARNING,
@@ -227,7 +227,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
             "the lock has no hash of torch 2.9.0+cpu and torchvision 0.24.0+cpu for Python 3.11 on amd64",
             "torch is published on index torch-cpu (https://index.example/cpu/torch/); "
             "torchvision is published on index torch-cpu (https://index.example/cpu/torchvision/)",
-            "a build takes it from there where it can be reached, `build.py lock` writes it into the lock",
+            "a build takes it from there if it can reach that index; `build.py lock` writes it into the lock",
         ),
     )
     assert list(incomplete(subject(recipe(), amd64=packages()))) == []
@@ -235,7 +235,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
 
 def test_a_public_mirror_of_an_index_is_named_until_one_is_set() -> None:
     index = Index(urls=("https://index.example/cpu",), public_pages=("https://mirror.example/wheels/cpu",))
-    words = "https://mirror.example/wheels/cpu is a mirror of cpu, to be named in [mirrors.pages] of cannery.toml"
+    words = "https://mirror.example/wheels/cpu is a mirror of cpu: name it in [mirrors.pages] of cannery.toml"
     assert public_mirrors({"cpu", "x"}, {"cpu": index, "y": index}) == words
     assert public_mirrors({"cpu"}, {"cpu": index.model_copy(update={"pages": ("https://own.example/cpu",)})}) == ""
     real = load_catalog(Path(__file__).parents[2] / "images").indexes

@@ -117,7 +117,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
             )
         else:
             pages = "; ".join(f"{p.name} is published {published_at(p, subject.catalog.indexes)}" for p in missing)
-            fix = "a build takes it from there where it can be reached, `build.py lock` writes it into the lock"
+            fix = "a build takes it from there if it can reach that index; `build.py lock` writes it into the lock"
             mirrors = public_mirrors({index}, subject.catalog.indexes)
             yield warning("lock-incomplete", what, pages, "; ".join(filter(None, (fix, mirrors))))
 

@@ -74,7 +74,7 @@ def explained(
         late = re.search(r"`(\S+)` was filtered by `exclude-newer", error.stderr)
         hint = f"`exclude_newer_packages` of the profile lets later uploads of {late[1]} count" if late else ""
         if conflict.name:
-            text = f"no set of versions works: no {conflict.name} fits all that ask for it"
+            text = f"no set of versions works: no version of {conflict.name} meets all requirements"
     lines = text.splitlines()
     # What only the profile asks for is in the line above.
     lines += who_asks(conflict) if len(conflict.sides) > 1 or any(side.chain for side in conflict.sides) else ()
