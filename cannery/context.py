@@ -196,7 +196,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
 def named_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Read `NAME=DIR` of each tree that replaces a source; `option` and `prefix` are its names in messages.
 
-    Raises `UsageError` for another form, a folder that is none, and a name that is given twice.
+    Raises `UsageError` for another form, a path that is not a folder, and a name that is given twice.
     """
     found: dict[str, Path] = {}
     for text in texts:

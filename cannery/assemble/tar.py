@@ -140,7 +140,7 @@ def _pax_name(name: bytes) -> bytes:
 
 
 def _plain(name: bytes) -> bytes:
-    """Return what a header holds of a name. One that is cut after a slash goes without it."""
+    """Return the part of a name that a header holds. A name that is cut after a slash loses that slash."""
     plain = _ascii(name)
     return plain[:_NAME].rstrip(b"/") if len(plain) > _NAME else plain
 

@@ -142,7 +142,7 @@ def wants_color(choice: str, stream: CleanStream, env: Mapping[str, str]) -> boo
 
 
 def width_of(stream: CleanStream, env: Mapping[str, str]) -> int:
-    """Return the width of the terminal that a stream is on, which COLUMNS overrides; 0 for what is no terminal."""
+    """Return the width of the terminal that a stream is on, which COLUMNS overrides; 0 for anything else."""
     if not stream.isatty():
         return 0
     try:

@@ -63,7 +63,7 @@ def _unused(context: Context, kinds: Sequence[str]) -> Iterator[None]:
 def _cleaned(
     arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
 ) -> list[tuple[str, int, int, int, int]]:
-    """Remove what is asked for; return of each kind how much there was, and how much of it goes."""
+    """Remove the parts that are chosen; return how much there was of each kind, and how much is removed."""
     found = _parts(context, kinds or CLEAN_KINDS)
     every = [part for parts in found.values() for part in parts]
     rows = []

@@ -1,4 +1,4 @@
-"""`patches`: which sets there are and what they do, a set tried on another revision, a set of one's own."""
+"""`patches`: list patch sets, show what they change, try one on another commit, make one."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def look_into(context: Context, reference: str) -> Image:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise `UsageError` for a reference that is none, and for options that do not go with --against."""
+    """Raise `UsageError` for a malformed reference, and for options that do not go with --against."""
     check_reference(arguments.against, "--against")
     given = [name for name in NOT_WITH_AGAINST if getattr(arguments, name)]
     given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]

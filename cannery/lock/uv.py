@@ -156,7 +156,7 @@ class Resolved:
 def parse_pylock(text: str) -> tuple[Resolved, ...]:
     """Read a pylock.toml (PEP 751) as uv writes it for one target.
 
-    Raises `ValueError` when it is none, or has a package that comes from no index (a repository, a folder).
+    Raises `ValueError` for any other text, and for a package that comes from no index (a repository, a folder).
     """
     found = []
     for package in tomllib.loads(text).get("packages", []):

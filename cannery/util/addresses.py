@@ -146,7 +146,7 @@ def url_credentials(url: str) -> tuple[str, str] | None:
 
 
 def url_host(url: str) -> str:
-    """Return `user:password@host:port` of a URL, as far as it has them; "" for what is no URL."""
+    """Return `user:password@host:port` of a URL, as far as it has them; "" for any other text."""
     try:
         return urlsplit(url).netloc
     except ValueError:
@@ -159,7 +159,7 @@ def file_path(url: str) -> str:
 
 
 def url_secrets(url: str) -> frozenset[str]:
-    """Return what of `url` no output may hold: `user:password` as written, the password (also decoded), the query."""
+    """Return the secret parts of `url`: `user:password` as written, the password (also decoded), the query."""
     _scheme, user, rest, is_odd = _parts(url)
     if is_odd and _is_plain(url):
         user, rest = "", url
@@ -192,13 +192,13 @@ def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:
 
 
 def secrets_of(urls: Iterable[str]) -> tuple[str, ...]:
-    """Return what is secret of addresses, the longest first, so that none is masked in part."""
+    """Return the secret parts of addresses, the longest first, so that none is masked in part."""
     found = {secret for url in urls for secret in url_secrets(url)}
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
 def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return what is secret of the addresses in the environment and of `more`, before pip is asked for its settings."""
+    """Return the secret parts of the addresses in `env` and in `more`, before pip is asked for its settings."""
     heads = ("PIP_", "CANNERY_MIRROR_")
     names = [name for name in env if name in PROXY_VARIABLES or (name.startswith(heads) and "://" in env[name])]
     words = [word for name in names for word in env[name].split()]

@@ -32,7 +32,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-# Troubles of a whole host: the next thing that it is asked for would fare no better.
+# Troubles of a whole host: the next request to it would fail too.
 OF_HOST = frozenset({State.DNS, State.REFUSED, State.TIMEOUT, State.TLS, State.PROXY, State.BUSY})
 _NETWORK = OF_HOST | {State.DENIED, State.LOGIN, State.SERVER, State.RESET}
 
@@ -80,7 +80,7 @@ _WORDS: tuple[tuple[State, str], ...] = (
     (State.RESET, r"error sending request|Failed to fetch|Request failed|error decoding response|Received some unexp"),
 )
 _COMPILED = tuple((state, re.compile(words, re.IGNORECASE)) for state, words in _WORDS)
-# The last words of a failure that is none of these are cut here.
+# The text of any other failure is cut at this length.
 _LONGEST = 200
 
 

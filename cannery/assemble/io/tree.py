@@ -27,8 +27,8 @@ _BLOCK = 1 << 20
 def tree_leaves(tree: Tree, archive: tarfile.TarFile) -> dict[str, Leaf]:
     """Return {path in the image: entry and content} of a tree; `archive` is its tar.
 
-    Raises `WheelError` for a tar with a path outside its folder, with what is no file, folder or link, and for one that
-    is not the tree that was patched.
+    Raises `WheelError` for a tar with a path outside its folder, with anything but files, folders and links, and for
+    one that is not the tree that was patched.
     """
     leaves: dict[str, Leaf] = {}
     for member in archive:

@@ -46,7 +46,7 @@ WORDS = {
     "already exists in index": "it exists already, with other content",
     "does not exist in index": "the file does not exist",
 }
-# What of the environment changes how git reads and writes patches.
+# Variables that change how git reads and writes patches.
 NOT_OURS = ("GIT_CONFIG", "GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
 # Names in messages are written as they are; the user's attributes are for the user's own trees.
 SETTINGS = ("-c", "core.quotePath=false", "-c", f"core.attributesFile={os.devnull}")

@@ -1,4 +1,4 @@
-"""`patches port`: sets tried on another commit, merged where they do not fit; `patches new`: a set of one's own."""
+"""`patches port`: try sets on another commit, and merge those that do not fit; `patches new`: make a set."""
 
 from __future__ import annotations
 

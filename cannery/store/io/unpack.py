@@ -35,7 +35,7 @@ _OF_DISK = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errn
 def unpack(blocks: Iterable[bytes], folder: Path) -> str:
     """Unpack a tar into an empty folder; return the tar's diff id.
 
-    Raises `FindingsError` for a tar with a path or link that leads out of the folder, and for what is no tar;
+    Raises `FindingsError` for a tar with a path or link that leads out of the folder, and for anything but a tar;
     `UnableError` where it cannot be written, and without root.
     """
     if os.geteuid() != 0:

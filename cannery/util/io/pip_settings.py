@@ -50,7 +50,7 @@ NOT_TAKEN = {
 }
 
 
-# What of pip's answer is kept for the next run; another setting may be a secret.
+# The settings in pip's answer that are kept for the next run. Others may be secret.
 TAKEN = {
     *("index-url", "extra-index-url", "find-links", "cert", "client-cert", "proxy", "timeout", "trusted-host"),
     *ALIASES,

@@ -137,7 +137,7 @@ def start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> subpr
 
 
 def _ending_with_us(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words before a command that the kernel is to end with this thread; none where there is no setpriv.
+    """Return the words that make the kernel end a command together with this thread; none without setpriv.
 
     Busybox has one that knows no such option.
     """
