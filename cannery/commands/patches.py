@@ -121,7 +121,7 @@ def _fetched(context: Context, catalog: Catalog, component: str, commit: str) ->
     known = catalog.sources[component]
     chosen = ChosenSource(component, known, None, "", context.arch, commit=commit)
     # No layer is made of a tree that is only tried on, so any time will do.
-    request = source_request(chosen, catalog.hosts, epoch=0, paths=known.paths)
+    request = source_request(chosen, catalog.hosts, epoch=0)
     (file,) = fetch_sources([request], context.sources(catalog))
     return file.tar
 

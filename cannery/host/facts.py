@@ -292,22 +292,21 @@ def wanted_paths(access: ChipAccess) -> tuple[str, ...]:
     return (*nodes, *access.mounts, *NPU_SMI, *access.network, RANKTABLE)
 
 
-def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus | None = None) -> HostNpus:
+NOTHING_SEEN = HostNpus(frozenset(), frozenset())
+
+
+def full_model(access: ChipAccess, cards: tuple[int, ...] | None, seen: HostNpus = NOTHING_SEEN) -> HostNpus:
     """Return a host that has everything of a chip family: what `--print` shows.
 
     What differs from host to host is as on the host that was `seen`: where npu-smi and the driver are, the nodes'
     group, its ranktable.
     """
     numbers = range(access.cards) if cards is None else cards
-    folders = seen.nodes.intersection(access.folders) if seen is not None else ()
-    nodes = frozenset({*access.managers, *folders, *(f"/dev/davinci{n}" for n in numbers)})
-    paths = {*access.mounts, *access.network, (seen.npu_smi if seen else None) or NPU_SMI[0]}
-    if seen is not None and RANKTABLE in seen.paths:
-        paths.add(RANKTABLE)
-    group = seen.group if seen is not None and seen.cards else DRIVER_GROUP
-    if seen is None:
-        return HostNpus(nodes, frozenset(paths), group)
-    return HostNpus(nodes, frozenset(paths), group, seen.ranktable, install=seen.install)
+    folders = seen.nodes.intersection(access.folders)
+    nodes = {*access.managers, *folders, *(f"/dev/davinci{n}" for n in numbers)}
+    paths = {*access.mounts, *access.network, seen.npu_smi or NPU_SMI[0], *seen.paths.intersection([RANKTABLE])}
+    group = seen.group if seen.cards else DRIVER_GROUP
+    return HostNpus(frozenset(nodes), frozenset(paths), group, seen.ranktable, install=seen.install)
 
 
 def lacking(

@@ -88,12 +88,7 @@ class SourceRequest:
 
 
 def source_request(
-    chosen: ChosenSource,
-    known: Iterable[str],
-    *,
-    epoch: int,
-    paths: tuple[str, ...] = (),
-    local: PurePath | None = None,
+    chosen: ChosenSource, known: Iterable[str], *, epoch: int, local: PurePath | None = None
 ) -> SourceRequest:
     """Return the request for a source component that is pinned to a commit.
 
@@ -113,7 +108,7 @@ def source_request(
             path: SourceSubmodule(dict.fromkeys(order, sub.repository), sub.commit, sub.added)
             for path, sub in submodules.items()
         },
-        paths=paths,
+        paths=chosen.component.paths,
         local=local,
         release=(revision.release if revision is not None else None) or "",
     )

@@ -33,6 +33,7 @@ def chosen(*, commit: str | None, release: str | None = None) -> Chosen:
         summary="x",
         hosts={"gitee": "ascend/Name", "gitcode": "Ascend/Name"},
         install=Install.TREE,
+        paths=("a",),
         revisions={ONE: Revision(version="1.0", submodules=sub, source="x")},
         releases={"1.0": Release(submodules=sub, source="x")},
     )
@@ -40,7 +41,7 @@ def chosen(*, commit: str | None, release: str | None = None) -> Chosen:
 
 
 def test_a_request_is_made_of_a_component_and_a_submodule_is_looked_for_everywhere() -> None:
-    found = source_request(chosen(commit=ONE), ["github", "gitcode", "gitee"], epoch=7, paths=("a",))
+    found = source_request(chosen(commit=ONE), ["github", "gitcode", "gitee"], epoch=7)
     order = {"gitee": "cann/x", "gitcode": "cann/x", "github": "cann/x"}
     assert found == SourceRequest(
         name="name",

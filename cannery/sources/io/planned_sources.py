@@ -127,10 +127,7 @@ def _fetch(
     """Fetch trees; those in `plain` without their submodules."""
     if not chosen:
         return ()
-    requests = [
-        source_request(one, store.hosts, epoch=epoch, paths=one.component.paths, local=own_tree(store.local, one))
-        for one in chosen
-    ]
+    requests = [source_request(one, store.hosts, epoch=epoch, local=own_tree(store.local, one)) for one in chosen]
     # Submodules of a native component are sources of its kernels.
     requests = [replace(one, submodules={}) if one.name in plain else one for one in requests]
     return fetch_sources(requests, store)
