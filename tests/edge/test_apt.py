@@ -215,6 +215,8 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "apt-get").write_text(FAKE_APT)
     (folder / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(apt, "host_release", lambda: BOOKWORM)
+    monkeypatch.setattr(apt, "distribution_sources", lambda _release: SOURCES)
     return folder
 
 
@@ -225,9 +227,7 @@ def plan(folder: Path, *, delivered: str = "whole", **fail: str) -> None:
 
 
 def fetch(tmp_path: Path, *, dependencies: bool = False) -> tuple[Path, ...]:
-    return fetch_debs(
-        ["runc"], suite="trixie", arch="arm64", cache=tmp_path / "c", sources=SOURCES, dependencies=dependencies
-    )
+    return fetch_debs(["runc"], suite="trixie", arch="arm64", cache=tmp_path / "c", dependencies=dependencies)
 
 
 def calls(folder: Path) -> list[list[str]]:

@@ -254,24 +254,17 @@ Dir::Log {folder}/log;
 """
 
 
-def fetch_debs(  # noqa: PLR0913 - what to fetch, for whom, from where
-    names: Sequence[str],
-    *,
-    suite: str,
-    arch: str,
-    cache: Path,
-    sources: Sequence[Source] = (),
-    dependencies: bool = False,
+def fetch_debs(
+    names: Sequence[str], *, suite: str, arch: str, cache: Path, dependencies: bool = False
 ) -> tuple[Path, ...]:
     """Newest .deb of each of `names` in `suite` for `arch` (Debian's word: amd64, arm64), kept below `cache`/apt.
 
-    `sources` are the host's distribution sources when empty. With `dependencies`, everything they depend on comes
-    along, down to libc (without recommended ones). apt holds each file to the hash of the index before it is moved
-    there; one that is there is taken. The paths come in apt's order, not in that of `names`. Raises `NetworkError`
-    naming the mirror that does not answer, and `UnableError` where a package does not exist, a signature is not good
-    or apt is missing.
+    They come from the host's distribution sources. With `dependencies`, everything they depend on comes along, down to
+    libc (without recommended ones). apt holds each file to the hash of the index before it is moved there; one that is
+    there is taken. The paths come in apt's order, not in that of `names`. Raises `NetworkError` naming the mirror that
+    does not answer, and `UnableError` where a package does not exist, a signature is not good or apt is missing.
     """
-    sources = for_suite(sources or distribution_sources(host_release()), suite, arch=arch, components=FETCH_COMPONENTS)
+    sources = for_suite(distribution_sources(host_release()), suite, arch=arch, components=FETCH_COMPONENTS)
     if not sources:
         raise UnableError(f"the host's package sources serve no {arch} packages of {suite}", where="/etc/apt")
     folder = _apt_folder(sources, suite, arch, cache)
