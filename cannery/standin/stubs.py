@@ -200,8 +200,6 @@ class Library:
     look like a library's name.
     """
 
-    file: str
-    soname: str
     needed: tuple[str, ...]
     undefined: frozenset[str]
     defined: frozenset[str]

@@ -39,9 +39,7 @@ FAMILIES = {
 
 
 def library(needed: tuple[str, ...], undefined: set[str], **more: frozenset[str]) -> Library:
-    return Library(
-        "torch_npu/lib/libx.so", "libx.so", needed, frozenset(undefined), more.pop("defined", frozenset()), **more
-    )
+    return Library(needed, frozenset(undefined), more.pop("defined", frozenset()), **more)
 
 
 @pytest.mark.parametrize(

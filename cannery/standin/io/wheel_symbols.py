@@ -52,28 +52,21 @@ def wheel_libraries(wheel: Path) -> tuple[Library, ...]:
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = sorted(name for name in archive.namelist() if IS_LIBRARY.search(name))
-            return tuple(read_library(name, archive.read(name)) for name in names)
+            return tuple(read_library(archive.read(name)) for name in names)
     except (OSError, zipfile.BadZipFile, ELFError, UnicodeDecodeError, struct.error) as error:
         raise UnableError(
             f"its shared libraries cannot be read: {error}", where=str(wheel), hint="remove the file and run again"
         ) from error
 
 
-def read_library(name: str, content: bytes) -> Library:
+def read_library(content: bytes) -> Library:
     """Return the dynamic section and symbols of one ELF file. Raises `ELFError` for another file."""
     elf = ELFFile(io.BytesIO(content))
-    needed: list[str] = []
-    soname = ""
     dynamic = elf.get_section_by_name(".dynamic")
-    if isinstance(dynamic, DynamicSection):
-        for tag in cast("Iterable[Any]", dynamic.iter_tags()):  # attributes are named after the tag
-            if tag.entry.d_tag == "DT_NEEDED":
-                needed.append(tag.needed)
-            elif tag.entry.d_tag == "DT_SONAME":
-                soname = tag.soname
+    tags = dynamic.iter_tags("DT_NEEDED") if isinstance(dynamic, DynamicSection) else ()
     undefined, defined = _symbols(elf)
     opened = frozenset(match.decode() for match in LIBRARY_NAME.findall(content))
-    return Library(name, soname or name.rpartition("/")[2], tuple(needed), undefined, defined, opened)
+    return Library(tuple(tag.needed for tag in cast("Iterable[Any]", tags)), undefined, defined, opened)
 
 
 def _symbols(elf: ELFFile) -> tuple[frozenset[str], frozenset[str]]:
