@@ -17,7 +17,7 @@ from cannery.catalog.component import FromSource, Known, Wheels
 from cannery.catalog.target import package_name
 from cannery.errors import UsageError
 from cannery.sources.requires import compare
-from cannery.util.yaml_edit import applied, first, line_end, node_at, quoted, root_node
+from cannery.util.yaml_edit import line_end, quoted, root_node, value_of, with_first
 from cannery.util.yaml_output import yaml_output
 
 if TYPE_CHECKING:
@@ -134,13 +134,13 @@ def with_entry(text: str, table: str, key: str, value: Mapping[str, Any], where:
     No other byte changes. Raises `UsageError` for a file that is not in YAML's block style.
     """
     root, wanted, entry = root_node(text), yaml.safe_load(text), entry_text(key, value)
-    node = node_at(root, (table,))
+    node = value_of(root, table)
     if node is None:
         end = line_end(text, root.value[-1][1].end_mark.index)
         new = f"{text[:end].rstrip()}\n{table}:\n  " + entry.replace("\n", "\n  ") + "\n"
     else:
         is_flow = not isinstance(node, MappingNode) or node.flow_style
-        new = text if is_flow else applied(text, [first(text, root, table, entry)])
+        new = text if is_flow else with_first(text, root, table, entry)
     wanted[table] = {key: dict(value), **(wanted.get(table) or {})}
     if yaml.safe_load(new) != wanted:
         raise UsageError(f"{table} cannot be edited", where=where, hint=f"add this there by hand:\n{entry}")

@@ -22,7 +22,7 @@ from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.sources.plan import COMMIT
 from cannery.util.io.files import unwritable, write_atomic
-from cannery.util.yaml_edit import applied, node_at, over, root_node
+from cannery.util.yaml_edit import over, root_node, value_of
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import did_you_mean
 
@@ -198,11 +198,11 @@ def profile_like(text: str, name: str, where: str, summary: str = "") -> str:
 
     Raises `UsageError`, with `where`, for a text whose summary cannot be edited.
     """
-    node = node_at(root_node(text), ("summary",))
+    node = value_of(root_node(text), "summary")
     old = str(yaml.safe_load(text).get("summary", ""))
     new = summary or f"like {name}: {old}"
     if node is None:
         return f'summary: "{new}"\n{text}'
     if not isinstance(node, ScalarNode):
         raise UsageError("summary is no text", where=where)
-    return applied(text, [over(text, node, new)])
+    return over(text, node, new)

@@ -24,8 +24,8 @@ from cannery.standin.io.apt import (
     unpack,
 )
 
-BOOKWORM = HostRelease("debian", "bookworm", "12")
-NOBLE = HostRelease("ubuntu", "noble", "24.04")
+BOOKWORM = HostRelease("debian", "bookworm")
+NOBLE = HostRelease("ubuntu", "noble")
 
 DEBIAN_SOURCES = """\
 Types: deb deb-src
@@ -145,7 +145,7 @@ def test_ubuntu_and_mirror_list_file(tmp_path: Path) -> None:
 
 def test_rolling_suite_names_count_when_no_codename_does(tmp_path: Path) -> None:
     found = distribution_sources(
-        HostRelease("debian", "forky", ""), etc_apt(tmp_path, list="deb http://m.example/debian testing main\n")
+        HostRelease("debian", "forky"), etc_apt(tmp_path, list="deb http://m.example/debian testing main\n")
     )
     assert source_lines("forky", found) == "deb http://m.example/debian forky main\n"
 
@@ -171,7 +171,7 @@ def test_source_lines_map_the_release_and_keep_credentials(tmp_path: Path) -> No
     [
         ('ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n', BOOKWORM),
         ("ID=ubuntu\nVERSION_ID='24.04'\nVERSION_CODENAME=noble\nUBUNTU_CODENAME=noble\n", NOBLE),
-        ("ID=linuxmint\nVERSION_CODENAME=wilma\nUBUNTU_CODENAME=noble\n", HostRelease("ubuntu", "noble", "")),
+        ("ID=linuxmint\nVERSION_CODENAME=wilma\nUBUNTU_CODENAME=noble\n", HostRelease("ubuntu", "noble")),
     ],
 )
 def test_host_release(tmp_path: Path, text: str, expected: HostRelease) -> None:

@@ -174,7 +174,7 @@ def test_credentials_of_the_index_are_hidden(tmp_path: Path) -> None:
 
 
 def test_the_hosts_mirror_is_asked_for_the_bases_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "host_release", lambda: HostRelease("debian", "trixie", "13"))
+    monkeypatch.setattr(secrets, "host_release", lambda: HostRelease("debian", "trixie"))
     source = Source(("https://user:pw@mirror.example/debian",), "trixie", ("main",))
     monkeypatch.setattr(secrets, "distribution_sources", lambda _: (source,))
     text = secrets_of(context(tmp_path), "bookworm")[1][APT]

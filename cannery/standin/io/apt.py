@@ -41,11 +41,10 @@ KEPT_OPTIONS = ("trusted", "allow-insecure", "allow-weak", "check-valid-until", 
 
 @dataclass(frozen=True)
 class HostRelease:
-    """Distribution of the host: `id` is debian or ubuntu, `codename` like bookworm, `version` like 12 (may be "")."""
+    """Distribution of the host: `id` is debian or ubuntu, `codename` like bookworm."""
 
     id: str
     codename: str
-    version: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Source:
 
 
 def host_release(etc: Path = Path("/etc")) -> HostRelease:
-    """Distribution, codename and version from os-release(5). Derivatives of Ubuntu count by their UBUNTU_CODENAME.
+    """Distribution and codename from os-release(5). Derivatives of Ubuntu count by their UBUNTU_CODENAME.
 
     Raises `UnableError` where the host is neither Debian nor Ubuntu.
     """
@@ -76,11 +75,11 @@ def host_release(etc: Path = Path("/etc")) -> HostRelease:
     name = fields.get("ID", "")
     codename = fields.get("VERSION_CODENAME", "")
     if name not in DISTRIBUTION_COMPONENTS and fields.get("UBUNTU_CODENAME"):
-        return HostRelease("ubuntu", fields["UBUNTU_CODENAME"], "")
+        return HostRelease("ubuntu", fields["UBUNTU_CODENAME"])
     if name not in DISTRIBUTION_COMPONENTS or not codename:
         found = fields.get("PRETTY_NAME") or name or "unknown"
         raise UnableError(f"this needs Debian or Ubuntu; the host is {found}", where=str(path))
-    return HostRelease(name, codename, fields.get("VERSION_ID", ""))
+    return HostRelease(name, codename)
 
 
 def distribution_sources(release: HostRelease, etc_apt: Path = Path("/etc/apt")) -> tuple[Source, ...]:
