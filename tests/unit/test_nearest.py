@@ -14,7 +14,7 @@ from cannery.catalog.component import parse_component
 from cannery.catalog.io.read import load_catalog
 from cannery.explain.conflict import Conflict, profile_items
 from cannery.explain.io import explain as nearest
-from cannery.explain.io.explain import Candidate, objection, offer
+from cannery.explain.io.explain import Candidate, is_offered, offer
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
@@ -160,24 +160,18 @@ def test_an_answer_that_the_table_speaks_against_is_no_offer() -> None:
     (item,) = conflict(recipe, "torch-npu").movers
     free = Candidate(recipe, dropped=(item,))
     good = {"torch": "2.9.0+cpu", "torch-npu": "2.9.0"}
-    assert objection(free, CATALOG, good) == ""
-    assert (
-        objection(free, CATALOG, {**good, "torch-npu": "2.8.0.post2"})
-        == "torch-npu 2.8.0.post2 is made for something else"
-    )
-    assert (
-        objection(free, CATALOG, {"torch": "2.8.0", "torch-npu": "2.8.0"})
-        == "torch-npu 2.8.0 is made for something else"
-    )
-    assert objection(free, CATALOG, {**good, "nvidia-nccl": "2"}) == "nvidia-nccl comes in"
+    assert is_offered(free, CATALOG, good)
+    assert not is_offered(free, CATALOG, {**good, "torch-npu": "2.8.0.post2"}), "made for another torch"
+    assert not is_offered(free, CATALOG, {"torch": "2.8.0", "torch-npu": "2.8.0"}), "made for another CANN"
+    assert not is_offered(free, CATALOG, {**good, "nvidia-nccl": "2"}), "denied"
 
 
 def test_what_stands_as_before_is_not_judged_anew() -> None:
     recipe = factories.recipe()
     other = Candidate(recipe, moved=(("ray", "1", "2"),))
-    assert objection(other, CATALOG, {"ray": "2", "torch": "2.9.0", "torch-npu": "2.8.0"}) == ""
+    assert is_offered(other, CATALOG, {"ray": "2", "torch": "2.9.0", "torch-npu": "2.8.0"})
     moved = Candidate(recipe, moved=(("torch", "2.9.0", "2.7.1"),))
-    assert objection(moved, CATALOG, {"torch": "2.7.1", "torch-npu": "2.8.0"}) != ""
+    assert not is_offered(moved, CATALOG, {"torch": "2.7.1", "torch-npu": "2.8.0"})
 
 
 @pytest.mark.parametrize(

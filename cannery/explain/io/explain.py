@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -123,7 +123,7 @@ def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, bu
             trouble.append(error.what.partition("\n")[0])
             continue
         tried += 1
-        if answer is not None and not objection(one, catalog, answer) and (words := offer(one, catalog, answer)):
+        if answer is not None and is_offered(one, catalog, answer) and (words := offer(one, catalog, answer)):
             offers[words] = None
     if offers:
         yield "similar sets that work (each was resolved):"
@@ -169,18 +169,16 @@ def candidates(
     return tuple(unique.values())[:MOST]
 
 
-def objection(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
-    """Return why a set that the resolver found is not offered; "" when it is. `answer` is name → version."""
+def is_offered(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> bool:
+    """Whether a set that the resolver found has nothing that the rules would refuse; `answer` is name → version."""
     sources = [chosen.package for chosen in candidate.recipe.sources]
-    for pattern in (denied.pattern for denied in catalog.compatibility.denied(sources)):
-        found = next((name for name in answer if fnmatchcase(name, pattern)), None)
-        if found:
-            return f"{found} comes in"
+    denied = catalog.compatibility.denied(sources)
+    if any(fnmatchcase(name, one.pattern) for one in denied for name in answer):
+        return False
     changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
     # The rules have judged the rows of all that did not change.
     proposed = Subject(candidate.recipe, catalog, {}).moved_to(answer)
-    wrong = next((name for name, key in misfits(proposed) if {name, key} & changed), "")
-    return f"{wrong} {answer.get(wrong, '')} is made for something else" if wrong else ""
+    return not any({name, key} & changed for name, key in misfits(proposed))
 
 
 def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
@@ -237,19 +235,10 @@ def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candid
 
 
 def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
-    target = recipe.target
-    options = Options(
-        cann=target.cann,
-        chip=str(target.chip),
-        os=target.os,
-        python=target.python,
-        arch=str(target.arch),
-        # A lock depends on the CANN line, not on the image.
-        base="cann",
-        pins=tuple(pins),
-        force=recipe.force,
-    )
-    return select(catalog, recipe.name, options, target.arch, [parse_pin(pin)[0] for pin in pins])
+    target: dict[str, Any] = recipe.target.words
+    # A lock depends on the CANN line, not on the image.
+    options = Options(**target, base="cann", pins=tuple(pins), force=recipe.force)
+    return select(catalog, recipe.name, options, recipe.target.arch, [parse_pin(pin)[0] for pin in pins])
 
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
