@@ -148,7 +148,7 @@ def test_the_closed_words_stand_in_it() -> None:
 def test_a_release_has_the_fields_of_a_revision_but_its_version() -> None:
     assert [*Revision.model_fields] == [*Known.model_fields, "version", "release"]
     assert [*Release.model_fields] == [*Known.model_fields, "sdist"]
-    assert "Of a release\nthe same fields are known, without `version` and `release`, and `sdist: true` where" in PAGE
+    assert "A release has the same fields,\nwithout `version` and `release`, and `sdist: true` if" in PAGE
 
 
 def test_the_yaml_files_are_valid_and_the_worked_example_works(tmp_path: Path) -> None:
