@@ -48,7 +48,7 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         yield warning("docker.engine", facts.engine.problem, facts.engine.hint or INSTALL)
     elif facts.engine.storage_driver == "vfs":
         message = f"Docker {facts.engine.version} with storage driver vfs, which copies every layer in full"
-        yield warning("docker.engine", message, "let it use overlay2: its data on ext4, or xfs with ftype=1")
+        yield warning("docker.engine", message, "use overlay2: put Docker's data on ext4, or on xfs with ftype=1")
     else:
         driver = f", {facts.engine.storage_driver}" if facts.engine.storage_driver else ""
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
@@ -75,7 +75,7 @@ def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     settings, wrong = json_object(text) if text and text.strip() else ({}, "")
     if wrong:
         message = f"{DAEMON_JSON} {wrong}: Docker does not start with it"
-        step = f"`python3 -m json.tool {DAEMON_JSON}` names the place" if wrong == NO_JSON else "write it as {…}"
+        step = f"`python3 -m json.tool {DAEMON_JSON}` shows where" if wrong == NO_JSON else "write it as {…}"
         yield error("docker.runtime", message, step)
         return
     known = settings.get("runtimes")
@@ -210,7 +210,7 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     message = f"{gigabytes(total)}, {gigabytes(free)} of it available"
     if wanted.shm_bytes and free < wanted.shm_bytes:
         message += f"; a container of {wanted.profile} may fill {wanted.shm_size} of shared memory alone"
-        yield warning("memory", message, "end what holds it, or take a larger machine")
+        yield warning("memory", message, "stop the programs that use it, or use a larger machine")
     else:
         yield ok("memory", message)
 
@@ -263,12 +263,12 @@ def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     version = str(table.get("version", ""))[:LONGEST_VERSION]
     if wrong:
         message = f"{RANKTABLE} {wrong}"
-        yield warning("ranktable", message, f"HCCL fails at it: move it away, mv {RANKTABLE} {RANKTABLE}.old")
+        yield warning("ranktable", message, f"HCCL fails with it; move it away: mv {RANKTABLE} {RANKTABLE}.old")
         return
     taken = wanted.chips[chip].ranktable if chip else None
     if taken is None:
         message = f"{RANKTABLE} has version {version or 'none'}; which one chip {chip or '?'} takes is not known"
-        yield unknown("ranktable", message, "move it away where HCCL refuses it (EI0014)")
+        yield unknown("ranktable", message, "if HCCL refuses it (EI0014), move it away")
     elif version != taken:
         message = f"{RANKTABLE} has version {version or 'none'}, and HCCL of chip {chip} takes {taken} only"
         step = f"it is left from another chip: mv {RANKTABLE} {RANKTABLE}.old (gpustack/runtime pull 27)"

@@ -52,7 +52,7 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
     )
     if nodes and npus and len(nodes) < len(npus):
         message = f"{len(npus)} NPUs on the PCI bus, {len(nodes)} nodes: {listed}"
-        yield warning("devices.cards", message, "`npu-smi info` and `dmesg | grep -i davinci` name the rest")
+        yield warning("devices.cards", message, "`npu-smi info` and `dmesg | grep -i davinci` show the others")
     elif nodes:
         wrong = [node.path for node in facts.nodes if facts.live and not node.is_device]
         if wrong:

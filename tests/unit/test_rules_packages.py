@@ -117,10 +117,10 @@ def test_a_denied_package_is_told_with_its_chain_and_the_reason() -> None:
         Finding(
             Severity.ERROR,
             "denied",
-            "no place on an NPU image (nvidia-*): nvidia-nccl 2.28: profile → torch → nvidia-nccl",
+            "not for an NPU image (nvidia-*): nvidia-nccl 2.28: profile → torch → nvidia-nccl",
             "CUDA",
-            "bind the first of a chain to an index with another build of it, "
-            "or exclude the last in images/profiles/stack.yaml",
+            "bind the first package of a chain to an index with another build, "
+            "or exclude the last one in images/profiles/stack.yaml",
         )
     ]
     assert list(denied(subject(recipe(), amd64=packages()))) == []
@@ -130,7 +130,7 @@ def test_a_denied_package_is_told_with_its_chain_and_the_reason() -> None:
 def test_many_that_one_pattern_denies_are_one_finding() -> None:
     content = (*packages(), *(package(f"nvidia-{letter}", via=("torch",)) for letter in "gfedcba"))
     (finding,) = denied(subject(recipe(), amd64=content))
-    assert finding.what.startswith("no place on an NPU image (nvidia-*): nvidia-a 1.0: profile → torch → nvidia-a; ")
+    assert finding.what.startswith("not for an NPU image (nvidia-*): nvidia-a 1.0: profile → torch → nvidia-a; ")
     assert finding.what.endswith("nvidia-e 1.0: profile → torch → nvidia-e; and 2 more")
 
 

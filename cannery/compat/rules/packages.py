@@ -65,9 +65,9 @@ def denied(subject: Subject) -> Iterator[Finding]:
         each = "; ".join(f"{name} {subject.versions[name]}: {_chain(subject, name)}" for name in hits[:NAMED])
         yield error(
             "denied",
-            f"no place on an NPU image ({item.pattern}): {each}{more}",
+            f"not for an NPU image ({item.pattern}): {each}{more}",
             item.reason,
-            f"bind the first of a chain to an index with another build of it, or exclude the last in "
+            f"bind the first package of a chain to an index with another build, or exclude the last one in "
             f"{subject.recipe.file}",
         )
 
