@@ -68,13 +68,13 @@ lint-run: ## report mistakes in a docker run command (CMD='docker run …'), or 
 	$(RUN) lint-run
 doctor: ## report what this host has and what it is missing for NPUs (PROFILE=… for its image)
 	$(RUN) doctor
-push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and provenance; SIGN=key: signed by cosign)
+push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and provenance; SIGN=key: signed with cosign)
 	$(RUN) push
 pull: ## pull the image of PROFILE's plan from REGISTRY
 	$(RUN) pull
 save: ## the same as bundle
 	$(RUN) save
-bundle: ## write PROFILE's image, or only what is new since SINCE, to OUTPUT with its own loader
+bundle: ## write PROFILE's image to OUTPUT, a file with its own loader (SINCE=…: only the layers that are new since that)
 	$(RUN) bundle
 load: ## load FILE, which bundle or save wrote
 	$(RUN) load
