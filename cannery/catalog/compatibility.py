@@ -260,6 +260,6 @@ class Drivers(Closed):
         return tuple(dict.fromkeys(row.cann for row in self.drivers if series in row.series))
 
 
-def newest(series: Iterable[str]) -> str:
-    """Return the newest of some series."""
-    return max(series, key=lambda text: [int(part) for part in text.split(".")])
+def series_key(series: str) -> list[int]:
+    """Return a key that sorts series, the oldest first."""
+    return [int(part) for part in series.split(".")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cannery.catalog.compatibility import DRIVER, newest
+from cannery.catalog.compatibility import DRIVER, series_key
 from cannery.catalog.target import canonical, order, series_of, without_build
 from cannery.compat.subject import holds
 from cannery.doctor.check import closed, error, ok, seen_chips, unknown, warning
@@ -296,13 +296,13 @@ def _against(found: str, wanted: Wanted) -> Check:
         return ok("driver.version", f"{found}; {known} (images/drivers.yaml)")
     cann = without_build(wanted.target.cann)
     rows = table.of(cann)
-    reports = [one for one in table.reports if cann in one.cann and _key(series) <= _key(one.series)]
-    report = min(reports, key=lambda one: _key(one.series), default=None)
+    reports = [one for one in table.reports if cann in one.cann and series_key(series) <= series_key(one.series)]
+    report = min(reports, key=lambda one: series_key(one.series), default=None)
     listed = next((row for row in rows if series in row.series), None)
     others = [other for other in table.fitting(series) if other != cann]
     older = f", or an image of CANN {' or '.join(others)}" if others else ""
     near = rows or tuple(row for row in table.drivers if series_of(row.cann) == series_of(cann))
-    better = newest(s for row in near for s in row.series) if near else ""
+    better = max((one for row in near for one in row.series), key=series_key, default="")
     step = f"a driver {better}.x{older}" if better else f"a newer driver{older}"
     if report is not None and (report.series == series or listed is None):
         older = "" if report.series == series else f", with driver {report.series}, which is newer"
@@ -311,7 +311,7 @@ def _against(found: str, wanted: Wanted) -> Check:
     if listed is not None:
         return ok("driver.version", f"{found} works with CANN {cann} ({table.sources[listed.source]})")
     whole = next((row for row in rows if row.whole), None)
-    if whole is not None and _key(series) < min(map(_key, whole.series)):
+    if whole is not None and series_key(series) < min(map(series_key, whole.series)):
         named = ", ".join(f"{one}.x" for one in whole.series)
         message = f"{found} is older than the drivers that CANN {cann} works with: {named}"
         return warning("driver.version", f"{message} ({table.sources[whole.source]})", step)
@@ -319,10 +319,6 @@ def _against(found: str, wanted: Wanted) -> Check:
     shown = ", ".join(f"{one}.x" for row in rows for one in row.series)
     hint = f"known to work: {shown}{older}" if shown else f"ask the release notes of CANN {cann}{older}"
     return unknown("driver.version", message, f"{hint}; `build.py verify --require-npu` tries it")
-
-
-def _key(series: str) -> list[int]:
-    return [int(part) for part in series.split(".")]
 
 
 def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cannery.catalog.compatibility import Drivers, newest
+from cannery.catalog.compatibility import Drivers, series_key
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import series_of
 from cannery.vocab import Chip
@@ -47,7 +47,7 @@ def test_what_is_no_table(value: dict[str, Any]) -> None:
 
 def test_series() -> None:
     assert (series_of("25.0.rc1.1"), series_of("24.1.0")) == ("25.0", "24.1")
-    assert newest(["25.2", "25.10", "24.1"]) == "25.10"
+    assert max(["25.2", "25.10", "24.1"], key=series_key) == "25.10"
 
 
 def test_the_file_knows_every_chip_that_the_bus_can_show_and_the_canns_of_the_profiles() -> None:
