@@ -162,7 +162,7 @@ def _print(context: Context, path: Path) -> None:
         print(side_path(path).read_text(encoding="utf-8"), end="")
         return
     print("\n".join(row_lines(rows.items())))
-    print(f"there:    tar -xf {path.name} load.py && python3 load.py {path.name}")
+    print(f"on the other host: tar -xf {path.name} load.py && python3 load.py {path.name}")
 
 
 @engine_errors()

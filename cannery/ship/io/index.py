@@ -76,7 +76,7 @@ def read_registry(
     for name in (f"{registry}/{profile}" for profile in profiles):
         with (
             Repository(f"{name}:index", access) as repository,
-            refusals(access, repository.reference.registry, name, "see that REGISTRY is right, and can be reached"),
+            refusals(access, repository.reference.registry, name, "check that REGISTRY is right and can be reached"),
         ):
             try:
                 tags = repository.tags()

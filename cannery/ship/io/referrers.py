@@ -101,7 +101,7 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
 
     `arch` chooses an image of an index. The image itself is not fetched. Raises `NetworkError`.
     """
-    hint = "see that the reference is right, and that its registry can be reached"
+    hint = "check that the reference is right, and that its registry can be reached"
     with _repository(reference, access, hint) as found:
         place = found.reference
         there = found.published(place.wanted, place.digest or "", arch)

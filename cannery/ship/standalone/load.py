@@ -104,7 +104,7 @@ class Docker:
             hint = "`podman load -i BUNDLE` and the like take a complete bundle; one made with --since needs Docker"
             raise LoadError(f"{self.command[0]} is not Docker's", 4, hint)
         if not value.get("Driver"):
-            raise LoadError("no Docker engine is running", 4, "see that it runs, and that you may use it")
+            raise LoadError("no Docker engine is running", 4, "check that it runs, and that you may use it")
         return dict(value)
 
 

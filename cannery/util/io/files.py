@@ -33,7 +33,7 @@ _NEXT = {
     errno.EEXIST: "a file is where a folder is wanted: move it away",
     errno.ENOTDIR: "a file is where a folder is wanted: move it away",
     errno.EISDIR: "a folder is where a file is wanted: move it away",
-    errno.EIO: "look at the disk, then run the same command again",
+    errno.EIO: "check the disk, then run the same command again",
 }
 
 
