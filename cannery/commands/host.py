@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from cannery.commands import print_json
@@ -27,7 +27,7 @@ from cannery.vocab import CLEAN_KINDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from cannery.context import Context
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Show what Cannery holds on disk by kind, or remove it: of the named kinds what --older-than and --keep leave."""
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
-    with _unused(context, kinds):
+    # Runs that use the image store may need what goes from it.
+    unused = alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it"))
+    with nullcontext() if {"trials", "images", "unpacked"}.isdisjoint(kinds) else unused:
         rows = _cleaned(arguments, context, kinds)
     if context.is_json:
         names = ("kind", "count", "bytes", "old", "reclaimable")
@@ -48,16 +50,6 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if not kinds:
         context.say(f"`build.py clean trials out` removes these; the cache is {context.cache}")
     return ExitCode.DONE
-
-
-@contextmanager
-def _unused(context: Context, kinds: Sequence[str]) -> Iterator[None]:
-    """Wait for the runs that use the image store, where something that they may need goes from it."""
-    if {"trials", "images", "unpacked"}.isdisjoint(kinds):
-        yield
-        return
-    with alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it")):
-        yield
 
 
 def _cleaned(
@@ -96,11 +88,9 @@ def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
 def _engine_parts(context: Context) -> dict[str, list[Part]]:
     try:
         return engine_parts(docker_client(find_engine(context.env)))
-    except NoEngineError as error:
-        context.say(f"note: images in Docker are not counted: {error.what}")
-        return {}
     except UnableError as error:
-        context.say(f"note: images in Docker are not counted: {error}")
+        why = error.what if isinstance(error, NoEngineError) else error
+        context.say(f"note: images in Docker are not counted: {why}")
         return {}
 
 
