@@ -78,7 +78,7 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     with begun(jobs) as futures:
         for one, future in zip(wanted, futures, strict=True):
             try:
-                _print_made(store, one, *_written(store, one, future.result()))
+                _write(store, one, future.result())
                 made += one.recipe is not None
             except CanneryError as error:
                 failures.append(error)
@@ -129,14 +129,6 @@ def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
     raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")
 
 
-def _written(store: LockStore, wanted: Wanted, result: Lock) -> tuple[Lock, bool]:
-    """Write the lock; return it and whether its file changed."""
-    if not wanted.standard:
-        return result, write_lock(store, wanted.path, result)
-    made = with_known_files(result, present_lock(store, lock_path(store, wanted.request)))
-    return made, write_lock(store, wanted.path, made)
-
-
 def _wanted(
     arguments: argparse.Namespace, given: Options, store: LockStore, catalog: Catalog
 ) -> Iterator[Wanted | CanneryError]:
@@ -173,7 +165,11 @@ def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) 
             yield Wanted(request, path, mine, standard=one.is_standard)
 
 
-def _print_made(store: LockStore, wanted: Wanted, made: Lock, changed: bool) -> None:  # noqa: FBT001 - from a tuple
+def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
+    """Write a lock, and print it; one of the build tools where it has changed."""
+    if wanted.standard:
+        made = with_known_files(made, present_lock(store, lock_path(store, wanted.request)))
+    changed = write_lock(store, wanted.path, made)
     if wanted.recipe is None and not changed:  # of the build tools
         return
     size = sum(p.size for p in made.packages) / 1e6
