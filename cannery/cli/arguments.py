@@ -42,7 +42,8 @@ class Command:
 SET = options.target + options.wheelhouse + options.versions
 PLANNED = SET + options.sources
 PLAN = options.profile() + PLANNED
-BUILT = options.build + options.locked + options.registry + options.several + options.trusted + options.lesser
+BUILT = options.build + options.locked + options.several + options.proof
+PUSHED = options.registry + options.trusted + options.lesser
 MANY = "a profile or several; --chip and --arch take several too, with commas between them"
 LESSER = options.LESSER.items()
 WITH_COMMAND = "[options] PROFILE [-- COMMAND ...]"
@@ -143,7 +144,7 @@ COMMANDS = {
         "image",
         "check, build and verify an image, or several",
         "image quickstart",
-        options.as_json + options.profile("+", MANY) + PLANNED + options.proof + BUILT,
+        options.as_json + options.profile("+", MANY) + PLANNED + BUILT + PUSHED,
         helps={f"--{word}": f"with --push: {options.MOVED.format(word=word, what=what)}" for word, what in LESSER},
     ),
     "verify": Command(
@@ -223,7 +224,7 @@ COMMANDS = {
         "registry",
         "push a verified image to REGISTRY",
         "push quickstart --registry host/team",
-        options.as_json + PLAN + options.registry + options.trusted + options.lesser,
+        options.as_json + PLAN + PUSHED,
         helps={"--force": f"{options.FORCE}. Also replace another image under the same tag"},
     ),
     "pull": Command(
@@ -405,7 +406,8 @@ def _add_parser(
     if is_asked:
         options.add_options(sub, known.takes, known.helps)
         options.add_common(sub)
-        sub.usage = f"{sub.prog} {known.usage}" if known.usage else None
+        if not known.actions:
+            sub.usage = f"{sub.prog} {known.usage or options.usage_of(known.takes)}"
         sub.set_defaults(**known.defaults)
     return sub
 

@@ -21,10 +21,11 @@ GONE_KINDS = {"engine": "in a checkout, `make engine-remove` removes the engine 
 
 
 class Option(NamedTuple):
-    """One option or word: its names, and the other arguments of argparse's `add_argument`."""
+    """One option or word: its names, the other arguments of argparse's `add_argument`, and a heading of --help."""
 
     names: tuple[str, ...]
     about: Mapping[str, Any]
+    heading: str = ""
 
 
 Options = tuple[Option, ...]
@@ -45,15 +46,33 @@ def _listed(spelt: str, words: str, dest: str | None = None, choices: tuple[str,
     return _one(spelt, words, action="append", default=[], dest=dest, choices=choices)
 
 
+def _below(heading: str, *taken: Option) -> Options:
+    """Return options that --help lists below a heading of their own."""
+    return tuple(one._replace(heading=heading) for one in taken)
+
+
 def add_options(sub: ArgumentParser, taken: Options, helps: Mapping[str, str]) -> None:
     """Add options to the parser of a command; `helps` has other help texts than theirs, by name.
 
     Of those that are constants of one value, one alone can be given.
     """
-    either = sub.add_mutually_exclusive_group() if any("const" in one.about for one in taken) else sub
-    for names, about in taken:
-        group = either if "const" in about else sub
+    headings = dict.fromkeys(one.heading for one in taken)
+    groups = {heading: sub.add_argument_group(heading) if heading else sub for heading in headings}
+    either = None
+    for names, about, heading in taken:
+        group = groups[heading]
+        if "const" in about:
+            group = either = either or group.add_mutually_exclusive_group()
         group.add_argument(*names, **{**about, "help": helps.get(names[0], about["help"])})
+
+
+def usage_of(taken: Options) -> str:
+    """Return how a command is called: its words, and the options that it needs."""
+    forms = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
+    words = [one for one in taken if not one.names[0].startswith("-")]
+    named = [forms[one.about.get("nargs")].format(one.about["metavar"] or "SHELL") for one in words]
+    needed = [f"{one.names[0]} {one.about['metavar']}" for one in taken if one.about.get("required")]
+    return " ".join(["[options]", *named, *needed])
 
 
 # What every command takes.
@@ -139,20 +158,24 @@ def _place(otherwise: str, arch: str) -> Options:
     )
 
 
-place = _place("any", "any")
+place = _below("target", *_place("any", "any"))
 BASE = "base image: standin, a tag of a CANN image, or an image reference (default: the profile's)"
-target = (*_place("the profile's", "this host's"), _one("--base BASE", BASE))
-wheelhouse = (_one("--wheelhouse DIR", "folder with your own wheels, which is searched before any index"),)
+target = _below("target", *_place("the profile's", "this host's"), _one("--base BASE", BASE))
+OWN_WHEELS = "folder with your own wheels, which is searched before any index"
+wheelhouse = _below("versions and sources", _one("--wheelhouse DIR", OWN_WHEELS))
 RELEASES = "release: use releases from the package index instead of git commits; release:NAME,NAME: only for these"
 FORCE = "continue despite errors that check reports; the image's tag then ends with -forced"
-versions = (
+versions = _below(
+    "versions and sources",
     _listed("--pin NAME==VERSION", "use this version in place of the profile's, for this run (repeatable)"),
     _one("--sources WHICH", RELEASES),
     _switch("--force", FORCE),
 )
-git_mirror = (_one("--git-mirror DIR", "take git repositories from this folder instead of the network"),)
-own_trees = (_listed("--src NAME=DIR", "use your own tree of a source (repeatable)"),)
-patch_sets = (_one("--patches DIR", "folder with your own patch sets: <repo>/<commit>/*.patch"),)
+MIRROR = "take git repositories from this folder instead of the network"
+git_mirror = _below("versions and sources", _one("--git-mirror DIR", MIRROR))
+own_trees = _below("versions and sources", _listed("--src NAME=DIR", "use your own tree of a source (repeatable)"))
+SETS = "folder with your own patch sets: <repo>/<commit>/*.patch"
+patch_sets = _below("versions and sources", _one("--patches DIR", SETS))
 sources = (*git_mirror, *patch_sets, *own_trees)
 
 # What is printed.
@@ -208,9 +231,10 @@ new_set = (
 # How an image is built and verified, and where it goes.
 folder = (_one("--output DIR", "folder to write (default: out/<profile>-<target>)"),)
 LOCKED = "exit with code 3 if the lock is missing a hash, instead of taking it from the index (default if CI is set)"
-locked = (_one("--locked", LOCKED, action=argparse.BooleanOptionalAction),)
+locked = _below("build", _one("--locked", LOCKED, action=argparse.BooleanOptionalAction))
 WAYS = "who makes layers of wheels: assemble (this host), bake (BuildKit), auto (default: this host if it can)"
-build = (
+build = _below(
+    "build",
     _switch("--no-verify", "do not verify the image"),
     _switch("--no-cache", "make every layer again, without the build cache"),
     _switch("--no-stamp", "check and build even if nothing has changed since the last run"),
@@ -219,13 +243,15 @@ build = (
     _one("--with", WAYS, choices=("auto", "assemble", "bake"), dest="way", default="auto"),
     _switch("--reuse", "pull the image from REGISTRY if it is there, and build it otherwise"),
 )
-proof = (
+proof = _below(
+    "verify",
     _switch("--verify-again", "run verify even if this image has already passed"),
     _switch("--require-npu", "exit with code 4 if the NPU checks cannot run, instead of skipping them"),
 )
 AGAINST = "compare an image that was made by hand with PROFILE, or with the nearest profile"
 RECORD = "write a proof to FILE: the results, without names of the host (needs NPUs, and --level npu or train)"
-verified = (
+verified = _below(
+    "verify",
     _one("--image REF", "verify this image instead of the profile's"),
     _one("--against IMAGE", AGAINST),
     _switch("--all", "print every check, as -v does (default: failures, warnings and one line for each level)"),
@@ -234,21 +260,25 @@ verified = (
 )
 LESSER = {"unverified": "was not verified", "partial": "was verified by its files alone"}
 MOVED = "push an image that {what}; its tag then ends with -{word}, and no moving tag is set"
-lesser = tuple(
-    _one(f"--{word}", MOVED.format(word=word, what=what), action="store_const", dest="proof", const=word, default="")
-    for word, what in LESSER.items()
+lesser = _below(
+    "registry",
+    *(
+        _one(f"--{word}", MOVED.format(word=word, what=of), action="store_const", dest="proof", const=word, default="")
+        for word, of in LESSER.items()
+    ),
 )
 WHERE = "docker (default if an engine is running), store (Cannery's image store) or oci:DIR (an OCI image layout)"
-several = (
+several = _below(
+    "build",
     _one("--output WHERE", f"where to put the image: {WHERE}", type=_output),
     _switch("--push", "push the image to REGISTRY after verify has passed"),
     _switch("--keep-going", "with several images: continue with the others if one fails"),
 )
 REGISTRY = "HOST/PATH/<profile>:<tag>"
-registry = (_one("--registry HOST/PATH", f"registry of the images: {REGISTRY}"),)
+registry = _below("registry", _one("--registry HOST/PATH", f"registry of the images: {REGISTRY}"))
 ATTACHED = "attach bill of materials (CycloneDX, SPDX) and provenance; the registry must accept OCI manifests"
 SIGNED = "sign with cosign: KEY is what `cosign --key` takes, or keyless; further words in it are options of cosign"
-trusted = (_switch("--attach", ATTACHED), _one("--sign KEY", SIGNED))
+trusted = _below("registry", _switch("--attach", ATTACHED), _one("--sign KEY", SIGNED))
 index_folder = (_one("--output DIR", "folder to write index.json and index.html to (default: out/index)"),)
 wanted = (
     _one(
@@ -281,7 +311,8 @@ kept = (
 
 # Containers and hosts.
 NETWORK = "host: the host's network, for jobs on several hosts; none: no network (default: a network of its own)"
-container = (
+container = _below(
+    "container",
     _one("--npus CARDS", "cards to use: numbers such as 0,1,4-7; all (default); or none"),
     _one(
         "--runtime", "let the Ascend Docker Runtime add the cards, instead of single device nodes", choices=("ascend",)
@@ -295,7 +326,8 @@ container = (
     _one("--workdir DIR", "working directory in the container (default: the image's)"),
     _one("--user UID[:GID]", "user and group, by number (default: the image's)"),
 )
-command_in_container = (
+command_in_container = _below(
+    "start or print",
     _switch("--detach", "run in the background, and print the container's id"),
     _switch(
         "--print", "start nothing; print the command or file, for a host that has all devices of the chip", dest="show"
