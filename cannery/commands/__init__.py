@@ -1,4 +1,4 @@
-"""What commands share: what the command line says, as values of the pipeline; tables and JSON."""
+"""Shared by the commands: the command line as values of the pipeline; tables and JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": par
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return what the command line says about the target.
+    """Return the target in the command line, with pins, --sources and --force.
 
-    Raises `UsageError` for words that mean nothing for any profile: here, before a command starts its work.
+    Raises `UsageError` for words that no profile could use, before a command starts its work.
     """
     from cannery.recipe.recipe import Options
     from cannery.recipe.select import parse_pin

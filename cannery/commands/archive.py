@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @engine_errors()
 def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile's image into one file that has its own loader; with --since, only the layers that OLD lacks."""
+    """Write a profile's image into one file that has its own loader; with --since, only layers that are not in OLD."""
     path = _output(arguments)
     place, image, held = found = _held(arguments, context)
     base = _base(arguments.since, place, held, context)
@@ -67,7 +67,7 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _packed(
     context: Context, found: Found, path: Path, wanted: Sequence[str]
 ) -> Iterator[tuple[Packed, Callable[[], bytes]]]:
-    """Give layers of an image as gzip, and what returns its configuration; show how many bytes came."""
+    """Give layers of an image as gzip, and a function that returns its configuration; show the bytes so far."""
     place, image, held = found
     show = partial(transfer, f"bundling {path}", stream=sys.stderr, is_terminal=context.is_terminal)
     if isinstance(place, StorePlace):
@@ -94,7 +94,7 @@ def _output(arguments: argparse.Namespace) -> Path:
 
 
 class Found(NamedTuple):
-    """An image, the place that it is in, and what an archive would hold of it."""
+    """An image, the place that it is in, and its description in an archive."""
 
     place: ImagePlace
     image: EngineImage
@@ -112,9 +112,9 @@ def _held(arguments: argparse.Namespace, context: Context) -> Found:
 
 
 def _base(since: str | None, place: ImagePlace, held: Held, context: Context) -> Held | None:
-    """Return the image that the other side has, of a file or of this host; None where no layer is shared.
+    """Return the image that the other host has, from a file or from this host; None if no layer is shared.
 
-    The same layers are no error: a nightly job wants a file each night, and only the environment or labels may be new.
+    Equal layers are no error: a nightly job needs a file each night, and perhaps only labels have changed.
     """
     if not since:
         return None

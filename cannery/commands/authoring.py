@@ -1,4 +1,4 @@
-"""`new`, `facts` and `base`: the next stack by commands. They write profiles, components and bases."""
+"""`new`, `facts` and `base` write profiles, components and bases: the files of a new stack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUTSIDE = "name a folder of yours: --catalog DIR"
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile like another one, into the user's catalog or the checkout."""
+    """Write a copy of a profile into the user's catalog or the checkout."""
     catalog, name = context.catalog(), arguments.profile
     what, _, hint = profile_name_fault(name).partition("; ")
     if what:
@@ -58,7 +58,7 @@ def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Read what a release or a commit of a component asks for, and write it into the component's file, or print it."""
+    """Read the requirements of a release or commit of a component; write them into its file, or print them."""
     catalog = context.catalog()
     name, equals, wanted = arguments.fact.partition("==")
     if not equals or not name or not wanted:
@@ -194,7 +194,7 @@ COMMANDS = {"new": new, "facts": facts, "base": base}
 
 
 def profile_like(text: str, name: str, where: str, summary: str = "") -> str:
-    """Return the text of a profile like the one of `text`, profile `name`: with a summary of its own, all else kept.
+    """Return the text of a copy of profile `name`, which has `text`: only the summary is another one.
 
     Raises `UsageError`, with `where`, for a text whose summary cannot be edited.
     """

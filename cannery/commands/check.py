@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe
 
-# Notes that a list prints before it folds the rest.
+# Notes that are printed before the rest is folded.
 NOTES_SHOWN = 8
 
 

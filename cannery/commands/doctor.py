@@ -63,7 +63,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, facts: HostFacts) -> Wanted:
-    """Return what the host is measured by: a profile's target, or nothing but what every host needs."""
+    """Return what the host is compared with: a profile's target, or only what every host needs."""
     plain = Wanted(catalog.chips, catalog.drivers)
     options = options_of(arguments)
     if not arguments.profile:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Show what Cannery holds on disk by kind, or remove it: of the named kinds what --older-than and --keep leave."""
+    """Show by kind what Cannery keeps on disk, or remove the named kinds as --older-than and --keep allow."""
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
     # Runs that use the image store may need what goes from it.
     unused = alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it"))
@@ -72,7 +72,7 @@ def _cleaned(
 
 
 def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
-    """Return the parts of kinds; of the image store all, since images share layers."""
+    """Return the parts of some kinds; those of the image store are all read, because images share layers."""
     found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
     for kind in FOLDERS.keys() & kinds:
         found[kind] = folder_parts(context.cache, *FOLDERS[kind])

@@ -1,4 +1,4 @@
-"""`index` and `search`: the images that a registry has, and those that hold what is wanted."""
+"""`index` and `search`: list the images of a registry, and those that contain given packages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _sizes(one: Indexed) -> str:
 
 
 def search(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print the images that hold every requirement, of an index or of a registry. Raises `UsageError`."""
+    """Print the images of an index or a registry that meet every requirement. Raises `UsageError`."""
     if arguments.index and arguments.registry:
         raise UsageError("--index and --registry are two places to look in", hint="leave one of them out")
     try:

@@ -33,7 +33,7 @@ LONGEST_PATH = 256  # of what is asked for as a file: a system refuses longer na
 
 @dataclass(frozen=True)
 class Linted:
-    """One container, or what of a text is not read: its name in the output, and the remarks."""
+    """One container, or the part of a text that is not read: its name in the output, and the remarks."""
 
     name: str
     remarks: tuple[Remark, ...]

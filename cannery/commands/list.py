@@ -149,7 +149,7 @@ def _show_settings(context: Context) -> ExitCode:
 
 
 def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
-    """Give what other programs of this host set, in the same form."""
+    """Give the settings of other programs of this host, in the same form."""
     pip, of_pip = context.pip, "pip's settings"
     yield "pip index-url", shown(pip.index_url), of_pip
     yield "pip extra-index-url", " ".join(map(shown, pip.extra_index_urls)), of_pip
@@ -192,7 +192,7 @@ def completion(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _profiles(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Give what takes a profile, in every command and action."""
+    """Give the arguments that take a profile, of every command and action."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way
         if action.dest == "profile":
             yield action

@@ -1,4 +1,4 @@
-"""`lock`: resolve version sets into lock files; `outdated`: what is newer, and which of it fits together."""
+"""`lock`: resolve version sets into lock files; `outdated`: report newer versions that work together."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Wanted:
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Resolve profiles (all when none is named) for every Python and arch, and the build tools; write images/locks.
 
-    A failure does not keep the others from being made and written; all failures are reported at the end.
+    After a failure the others are still made and written; all failures are reported at the end.
     """
     options = options_of(arguments)
     catalog = context.catalog()
@@ -88,9 +88,9 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 @contextmanager
 def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
-    """Begin `jobs`, a few at a time, and yield what will come of them, in their order.
+    """Begin `jobs`, a few at a time, and yield their futures in order.
 
-    An interrupt begins no further one, ends the processes of those that run, and waits for them.
+    After an interrupt no other job begins; the processes of running jobs are ended and waited for.
     """
     pool = ThreadPoolExecutor(WORKERS)
     futures = [pool.submit(job) for job in jobs]
@@ -110,7 +110,7 @@ def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
 
 
 def _end_children(number: signal.Signals) -> None:
-    """A terminal's Ctrl-C reaches them by itself; a SIGTERM of this process alone does not."""
+    """End the children: Ctrl-C in a terminal reaches them, but a SIGTERM to this process does not."""
     for listing in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             for child in listing.read_text(encoding="ascii").split():
@@ -132,7 +132,7 @@ def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
 def _wanted(
     arguments: argparse.Namespace, given: Options, store: LockStore, catalog: Catalog
 ) -> Iterator[Wanted | CanneryError]:
-    """Give the locks to make, or for a target that cannot be, why."""
+    """Give the locks to make, or the error for a target that cannot exist."""
     if not arguments.profile:
         yield from (error for file, error in catalog.broken.items() if file.startswith("profiles/"))
     for name in dict.fromkeys(arguments.profile) or catalog.profiles:
@@ -184,7 +184,7 @@ def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
 
 
 def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what is newer than the lock of the target has it. A lock that is missing or stale is exit 3.
+    """Print what is newer than in the lock of the target. A lock that is missing or stale is exit 3.
 
     Raises `NetworkError` where no index answers.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one image: an exit code, what is printed of it, and what --json prints."""
+    """The result of one image: an exit code, what is printed, and what --json prints."""
 
     code: ExitCode
     text: str
@@ -50,7 +50,7 @@ def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
 
 
 def _given(arguments: argparse.Namespace, name: str) -> list[str | None]:
-    """Return the words of an option as targets have them: two names of one chip are one image."""
+    """Return the values of an option in canonical form, since two names of one chip are one image."""
     text = getattr(arguments, name)
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(words):
@@ -70,7 +70,7 @@ def make_all(
     The first failure ends the run, unless --keep-going is given. Raises `UsageError` for an image that cannot be named.
     """
     for cell in cells:
-        # A profile or chip that nobody knows ends the run before the first image is made.
+        # An unknown profile or chip ends the run before the first image is made.
         select(context.catalog(), cell.profile, options_of(cell), context.arch)
     rows: list[tuple[str, Outcome | None, float]] = []
     code = ExitCode.DONE

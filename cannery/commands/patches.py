@@ -120,7 +120,7 @@ def _fetched(context: Context, catalog: Catalog, component: str, commit: str) ->
 
     known = catalog.sources[component]
     chosen = ChosenSource(component, known, None, "", context.arch, commit=commit)
-    # No layer is made of a tree that is only tried on, so any time will do.
+    # No layer is made of this tree, so its time does not matter.
     request = source_request(chosen, catalog.hosts, epoch=0)
     (file,) = fetch_sources([request], context.sources(catalog))
     return file.tar
@@ -159,7 +159,7 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Make a set of a working tree's changes: a patch a file."""
+    """Make a set of the changes in a working tree: one patch for each file."""
     from cannery.patches.io.folders import write_set
     from cannery.patches.io.port import new_set, source_component
 

@@ -64,7 +64,7 @@ def _check_writable(path: Path) -> None:
 
 
 def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> None:
-    """Write the proof that a report is, with `about` as in `make_proof`. Raises `UnableError`."""
+    """Write the proof for a report, with `about` as in `make_proof`. Raises `UnableError`."""
     try:
         _write(Path(path), make_proof(plan, report, **about))
     except ValidationError as error:
@@ -84,7 +84,7 @@ def _first(error: ValidationError) -> str:
 
 
 def read_proof(path: Path) -> Proof:
-    """Return the proof of a file. Raises `UsageError` for one that cannot be read, or is none."""
+    """Return the proof of a file. Raises `UsageError` for a file that cannot be read, or is not a proof."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
@@ -132,7 +132,7 @@ def _folder(context: Context) -> Path:
 
 
 def proofs_of(context: Context, profile: str) -> list[Proof]:
-    """Return the proofs of a profile, the newest first; what is none of its proofs is reported and left out."""
+    """Return the proofs of a profile, the newest first; other files are reported and left out."""
     found = []
     for path in sorted((_folder(context) / profile).glob("*.json"), reverse=True):
         try:
@@ -148,7 +148,7 @@ def proofs_of(context: Context, profile: str) -> list[Proof]:
 
 
 def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None = None) -> str:
-    """Return what proves a profile: a proof of `plan`, or of what its target has now; else of an earlier plan."""
+    """Return the proof of a profile in words: of `plan`, or of its target's present plan; else of an earlier plan."""
     found = proofs_of(context, profile)
     for proof in found:
         from cannery.pipeline import planned  # `list` does without it where nothing is proved

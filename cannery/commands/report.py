@@ -1,4 +1,4 @@
-"""`sbom`, `report` and `diff`: what is in an image, for who checks it, looks at it or compares it with another."""
+"""`sbom`, `report` and `diff`: the contents of an image, as a bill of materials, a page or a comparison."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
     """Write the bill of materials of a profile's image, or what is attached to an image in a registry.
 
-    No image is fetched or built. Raises `UsageError` for the provenance of what is in no registry.
+    No image is fetched or built. Raises `UsageError` for the provenance of an image that is in no registry.
     """
     if "/" in arguments.profile:
         write_output(_attached(arguments, context, FORMATS[arguments.format]).text, arguments.output)
@@ -106,7 +106,7 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError("report is about the image of a profile", where=arguments.profile, hint=hint)
     catalog, plan, findings = planned(context, arguments.profile, options_of(arguments))
     changes = None
-    if arguments.against:  # what is tried is of the new side alone
+    if arguments.against:  # pins and own trees are for the new side only
         old = Options(**{name: getattr(arguments, name) for name in (*PARSERS, "base")})
         older = contents_of(replace(context, local={}), arguments.against, old)
         changes = difference(older, of_plan(plan, catalog.compatibility))
@@ -114,7 +114,7 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
     known = Known(last_proof(context.cache, plan), read_spans(context.out / plan.folder, plan.reference))
     page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
-    # What is tried does not write over the page of the profile's own set.
+    # The page of a trial does not replace that of the profile's own set.
     is_own = plan.alias in plan.references
     name = plan.folder if is_own else f"{plan.folder}-{plan.tag.plan}"
     if arguments.format == "markdown":
