@@ -13,11 +13,11 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
-from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, only_once, parsed
+from cannery.catalog.fields import DateText, OsText, Sha256Text, Text, once, parsed
 from cannery.errors import UsageError
 from cannery.util.addresses import parse_reference
 
@@ -173,10 +173,4 @@ class Published(Closed):
 
     source: Text = Field(min_length=8)
     date: DateText
-    files: tuple[PublishedFile, ...]
-
-    @field_validator("files")
-    @classmethod
-    def _once(cls, files: tuple[PublishedFile, ...]) -> tuple[PublishedFile, ...]:
-        only_once(one.file for one in files)
-        return files
+    files: Annotated[tuple[PublishedFile, ...], once(lambda one: one.file)]

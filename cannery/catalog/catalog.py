@@ -17,8 +17,7 @@ from cannery.catalog.addresses import Host, Index, Published, Registries
 from cannery.catalog.compatibility import Compatibility, Drivers
 from cannery.catalog.component import Abi, Closed, Component, FromSource
 from cannery.catalog.errors import CatalogError, FaultError, as_line
-from cannery.catalog.fields import NAME, only_once, parsed
-from cannery.catalog.target import parse_arch
+from cannery.catalog.fields import NAME, once, parsed
 from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind
 
@@ -107,14 +106,8 @@ class TargetDefaults(Closed):
     chip: fields.ChipText
     os: fields.OsText
     python: fields.PythonText
-    arch: tuple[Annotated[Arch, parsed(parse_arch)], ...] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
-    pythons: tuple[fields.PythonText, ...] = ()
-
-    @field_validator("arch", "pythons")
-    @classmethod
-    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        only_once(value)
-        return value
+    arch: Annotated[tuple[fields.ArchText, ...], once()] = Field((Arch.ARM64, Arch.AMD64), min_length=1)
+    pythons: Annotated[tuple[fields.PythonText, ...], once()] = ()
 
 
 class Profile(Closed):
@@ -135,7 +128,7 @@ class Profile(Closed):
     target: TargetDefaults
     exclude_newer: fields.DateText
     exclude_newer_packages: dict[fields.Name, Later] = Field(default_factory=dict)
-    components: tuple[Pin, ...] = Field(min_length=1)
+    components: Annotated[tuple[Pin, ...], once(lambda pin: canonicalize_name(pin.name))] = Field(min_length=1)
     constraints: tuple[Reasoned, ...] = ()
     overrides: tuple[Reasoned, ...] = ()
     excludes: tuple[Reasoned, ...] = ()
@@ -179,12 +172,6 @@ class Profile(Closed):
             other = known.setdefault(canonicalize_name(name), name)
             if other != name:
                 raise FaultError(f"{name} and {other} are one package", "remove one of them", (name,))
-        return value
-
-    @field_validator("components")
-    @classmethod
-    def _once(cls, value: tuple[Pin, ...]) -> tuple[Pin, ...]:
-        only_once(canonicalize_name(pin.name) for pin in value)
         return value
 
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from cannery.catalog.errors import FaultError
-from cannery.catalog.target import is_version, marker_environment, parse_cann, parse_chip, parse_os, parse_python
+from cannery.catalog.target import (
+    is_version,
+    marker_environment,
+    parse_arch,
+    parse_cann,
+    parse_chip,
+    parse_os,
+    parse_python,
+)
 from cannery.errors import CanneryError
 from cannery.util.addresses import CREDENTIALS
 from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 # The verify script's checks that need an NPU: the only ones that are skipped where there is none.
 NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.network", "npu.count", "npu.tensor")
@@ -212,6 +220,7 @@ PythonText = Annotated[str, parsed(parse_python)]
 CannText = Annotated[str, parsed(parse_cann)]
 OsText = Annotated[str, parsed(parse_os)]
 ChipText = Annotated[Chip, parsed(parse_chip)]
+ArchText = Annotated[Arch, parsed(parse_arch)]
 # A text that is written into one line of a Dockerfile or another file.
 LineText = Annotated[str, _matching(r"[^\r\n]+", "one line of text that is not empty")]
 # Both go into an ENV instruction and a shell script, a line each.
@@ -269,13 +278,18 @@ FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
 
 
-def only_once(words: Iterable[str]) -> None:
-    """Raise `FaultError` at the first of `words` that is there twice."""
-    seen: set[str] = set()
-    for position, word in enumerate(words):
-        if word in seen:
-            raise FaultError(f"{word} is given twice", "remove one of them", (position,))
-        seen.add(word)
+def once(name: Callable[[Any], str] = str) -> AfterValidator:
+    """Return a validator that refuses an item of a list whose name is there twice."""
+
+    def check(items: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen: set[str] = set()
+        for position, word in enumerate(map(name, items)):
+            if word in seen:
+                raise FaultError(f"{word} is given twice", "remove one of them", (position,))
+            seen.add(word)
+        return items
+
+    return AfterValidator(check)
 
 
 def profile_name_fault(name: str) -> str:
