@@ -168,7 +168,7 @@ def _fault(kind: str, name: str, address: str) -> str:
         return _reference_fault(name) or _reference_fault(address)
     if kind == "git":
         try:
-            host_url(address, "")
+            host_url(address)
         except FaultError as error:
             return error.what if "@" not in address else "the address has credentials in it"
         return ""

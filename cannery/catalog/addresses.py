@@ -55,7 +55,7 @@ def checked_url(text: str, schemes: Collection[str], example: str) -> None:
         )
 
 
-def _index_url(value: str, _option: str) -> str:
+def _index_url(value: str) -> str:
     if "@" in value:
         raise FaultError(CREDENTIALS, INDEX_HINT)
     if ".whl" in value:
@@ -64,7 +64,7 @@ def _index_url(value: str, _option: str) -> str:
     return value
 
 
-def host_url(value: str, _option: str) -> str:
+def host_url(value: str) -> str:
     """Return the URL of a git host's repositories. Raises `FaultError` for what is none, or has credentials."""
     is_scp = SCP.fullmatch(value.replace(REPOSITORY, "r"))
     plain = value if is_scp else SSH_USER.sub("", value)
@@ -79,7 +79,7 @@ def host_url(value: str, _option: str) -> str:
     return value
 
 
-def _registry(value: str, _option: str) -> str:
+def _registry(value: str) -> str:
     if "@" in value or "://" in value:
         raise FaultError(
             "a repository of a registry is a host and a path, without scheme and credentials", REGISTRY_HINT
@@ -148,7 +148,7 @@ class Registries(Closed):
         return self.by_os.get(os) or self.repositories
 
 
-def _wheel(text: str, _option: str) -> str:
+def _wheel(text: str) -> str:
     try:
         parse_wheel_filename(text)
     except InvalidWheelFilename as error:

@@ -29,7 +29,7 @@ FIRST_ID, LAST_ID = 1000, 60000
 DRIVER_ID = 1000
 
 
-def _user_name(value: str, _option: str) -> str:
+def _user_name(value: str) -> str:
     if not USER_NAME.fullmatch(value):
         what = f"{value!r} is not a name in /etc/passwd"
         raise FaultError(what, "letters, digits, _ and -, at most 32, the first no digit, like HwHiAiUser")

@@ -65,17 +65,20 @@ def text(value: object) -> str:
     return value
 
 
-def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
-    """Return a validator that hands a text to `parse` (text, option), and reports its error without the option."""
+def parsed(parse: Callable[[str], object]) -> BeforeValidator:
+    """Return a validator that hands a text to `parse`, and reports its error.
+
+    The error of a part of a target begins with the option that it has on the command line, which is left out.
+    """
 
     def validate(value: object) -> object:
         found = text(value)
         try:
-            return parse(found, "value")
+            return parse(found)
         except FaultError:
             raise
         except CanneryError as error:
-            raise FaultError(error.what.removeprefix("value: "), error.hint) from error
+            raise FaultError(error.what.partition(": ")[2], error.hint) from error
         except Exception as error:  # whatever a parser of `packaging` or `re` raises for an odd text
             raise FaultError(f"{found!r} cannot be read: {error}") from error
 
@@ -85,7 +88,7 @@ def parsed(parse: Callable[[str, str], object]) -> BeforeValidator:
 def _matching(pattern: str, what: str) -> BeforeValidator:
     """Return a validator of texts that `pattern` matches whole; `what` names such a text."""
 
-    def check(value: str, _option: str) -> str:
+    def check(value: str) -> str:
         if not re.fullmatch(pattern, value, re.ASCII):  # compiled when it is first needed
             raise FaultError(f"{value!r} is not {what}")
         return value
@@ -93,7 +96,7 @@ def _matching(pattern: str, what: str) -> BeforeValidator:
     return parsed(check)
 
 
-def _requirement(value: str, _option: str) -> str:
+def _requirement(value: str) -> str:
     # A direct reference (`name @ URL`) is in no index, and so in no lock. It is not shown: it may hold a password.
     name, at, _ = value.partition("@")
     if at and not re.search(r"[;'\"]", name):
@@ -115,14 +118,14 @@ def _requirement(value: str, _option: str) -> str:
     return _countable(wanted.specifier, value)
 
 
-def _exact(value: str, _option: str) -> str:
+def _exact(value: str) -> str:
     name, equals, number = value.partition("==")
     if not equals or not NAME.fullmatch(name.strip()) or not is_version(number.strip()):
         raise FaultError(f"{value!r} is not NAME==VERSION")
     return _short(value)
 
 
-def specifier(value: str, _option: str = "") -> str:
+def specifier(value: str) -> str:
     """Return `value`, a range of versions; raise `FaultError` for anything else."""
     try:
         found = SpecifierSet(value)
@@ -146,7 +149,7 @@ def _short(value: str) -> str:
     return value
 
 
-def version(value: str, _option: str = "") -> str:
+def version(value: str) -> str:
     """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
     if not is_version(value):
         raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
@@ -156,7 +159,7 @@ def version(value: str, _option: str = "") -> str:
     return value
 
 
-def _date(value: str, _option: str) -> str:
+def _date(value: str) -> str:
     try:
         found = date.fromisoformat(value).isoformat()
     except ValueError:
@@ -168,7 +171,7 @@ def _date(value: str, _option: str) -> str:
     return value
 
 
-def _pattern(value: str, _option: str) -> str:
+def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
@@ -176,7 +179,7 @@ def _pattern(value: str, _option: str) -> str:
     return value
 
 
-def _check_id(value: str, _option: str) -> str:
+def _check_id(value: str) -> str:
     if not re.fullmatch(r"(static|import|npu|train)\.[A-Za-z0-9_.-]+", value, re.ASCII):
         raise FaultError(f"{value!r} is not a check of the verify script", f"like {NPU_CHECKS[0]} or import.torch")
     for level, known in (("npu", NPU_CHECKS), ("train", TRAIN_CHECKS)):
@@ -185,13 +188,13 @@ def _check_id(value: str, _option: str) -> str:
     return value
 
 
-def _chip_name(value: str, _option: str) -> str:
+def _chip_name(value: str) -> str:
     if value not in [*Chip]:
         raise FaultError(f"no chip {value!r}", did_you_mean(value, [*Chip]))
     return value
 
 
-def _index_name(value: str, _option: str) -> str:
+def _index_name(value: str) -> str:
     if value == DEFAULT_INDEX:
         raise FaultError(f"{value!r} is the index of the host's pip settings", "give this one another name")
     if not NAME.fullmatch(value):
