@@ -149,7 +149,9 @@ def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), 
     settings = read_settings(env, Path())
     machine = platform.machine().lower()
     if machine not in ARCH_ALIASES:
-        raise UnableError(f"no CANN image is made for {machine}", hint="amd64 (x86_64) and arm64 (aarch64) are")
+        raise UnableError(
+            f"no CANN image is made for {machine}", hint="there are images for amd64 (x86_64) and arm64 (aarch64)"
+        )
     home = env.get("XDG_CACHE_HOME") or home_of(env)
     if not home and not settings.text("cache"):
         what = f"user id {os.geteuid()} has no name on this host, and HOME is not set: there is no folder for the cache"
@@ -161,7 +163,7 @@ def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), 
     except RuntimeError as error:
         raise UsageError(f"CANNERY_CACHE: {str(named)!r} names no user of this host", hint="name a folder") from error
     if any(one.resolve().is_relative_to(cache.resolve()) for one in (home_of(env) or Path("/"), root / "images")):
-        what = f"CANNERY_CACHE: {cache} is no folder for a cache alone, and `clean` would remove your files in it"
+        what = f"CANNERY_CACHE: {cache} is not a folder for the cache only: `clean` would remove your files in it"
         raise UsageError(what, hint=f"name a folder of its own, for example {cache / 'cannery-cache'}")
     return Context(
         root=root,

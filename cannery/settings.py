@@ -187,7 +187,7 @@ def _reference_fault(text: str) -> str:
         return fault
     host, slash, path = text.partition("/")
     if not ("." in host or ":" in host or host == "localhost"):
-        return f"{text!r} begins with no host of a registry"
+        return f"{text!r} does not begin with the host of a registry"
     try:
         parse_reference(f"{host}/{path}" if slash else f"{host}/x", "mirror")
     except UsageError:

@@ -72,7 +72,7 @@ def host_url(value: str) -> str:
         raise FaultError(CREDENTIALS, GIT_HINT)
     example = f"https://host/{REPOSITORY}.git"
     if re.findall(r"\{[^{}]*\}|[{}]", value) != [REPOSITORY]:
-        what = f"{value!r} has to hold {REPOSITORY} once, which stands for owner/name, and no other braces"
+        what = f"{value!r} has to contain {REPOSITORY} once, for owner/name, and no other braces"
         raise FaultError(what, f"written like {example}")
     if not is_scp:
         checked_url(plain.replace(REPOSITORY, "owner/name"), ("https", "http", "ssh", "file"), example)

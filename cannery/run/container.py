@@ -193,7 +193,9 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
     env = (*((name, value) for name, value in ours if name not in given), *given.items())
     if not request.npu:
         if request.runtime:
-            raise UsageError(f"the runtime {request.runtime} brings NPUs, and none are wanted", hint="leave out one")
+            raise UsageError(
+                f"the runtime {request.runtime} adds NPUs, and NPUS=none asks for none", hint="leave out one"
+            )
         return Container(request, 0, (), None, (), (), env, tuple(run_as_notes(request.run_as, request.user, 0)))
     cards = _chosen_cards(request, access, host)
     visible = _visible(request, cards, given)

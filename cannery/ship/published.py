@@ -94,7 +94,9 @@ def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target:
     ]
     is_standin = labels.get("org.cannery.base.kind") == "standin"
     if is_standin and not tag.standin:
-        what = "it is built on the stand-in base, which is no CANN: such an image is never pushed under a real tag"
+        what = (
+            "it is built on the stand-in base, without CANN: such an image is never pushed under the tag of a real one"
+        )
         faults.insert(0, what)
     return tuple(faults)
 

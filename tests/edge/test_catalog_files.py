@@ -532,7 +532,7 @@ def test_a_missing_file_is_named(images: Path) -> None:
             "hosts.yaml",
             "{repository}.git",
             "{x}.git",
-            "github.url: 'https://github.com/{x}.git' has to hold {repository}",
+            "github.url: 'https://github.com/{x}.git' has to contain {repository}",
         ),
         ("hosts.yaml", "https://github", "https://s3cr3t@github", "github.url: this text has credentials"),
         ("bases/registries.yaml", "quay.io/", "me:s3cr3t@quay.io/", "repositories.1: a repository of a registry is"),

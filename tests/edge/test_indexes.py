@@ -256,7 +256,7 @@ def test_a_proxy_that_wants_a_user_is_reported(stub: StubIndex) -> None:
     (answer,) = ask_all([(place("http://index.example/simple"), "x")], PipSettings(proxy=f"http://u:QZX@{stub.host}"))
     assert answer.state is State.PROXY
     assert answer.detail == (
-        f"http://{stub.host}, named by pip's setting `proxy`: HTTP 407, it wants a user and password in its address, "
+        f"http://{stub.host}, named by pip's setting `proxy`: HTTP 407, it needs a user and a password in its address, "
         "or other ones"
     )
 

@@ -76,11 +76,11 @@ def test_urls_of_a_git_host(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("https://host/{x}", "has to hold {repository} once, which stands for owner/name, and no other braces"),
-        ("https://host/", "has to hold {repository} once"),
-        ("https://host/{repository}/{repository}", "has to hold {repository} once"),
-        ("https://host/{repository}{", "has to hold {repository} once"),
-        ("https://host/{ repository }", "has to hold {repository} once"),
+        ("https://host/{x}", "has to contain {repository} once, for owner/name, and no other braces"),
+        ("https://host/", "has to contain {repository} once"),
+        ("https://host/{repository}/{repository}", "has to contain {repository} once"),
+        ("https://host/{repository}{", "has to contain {repository} once"),
+        ("https://host/{ repository }", "has to contain {repository} once"),
         ("http://[bad/{repository}", "is not a URL: Invalid IPv6 URL"),
         (
             "host/{repository}",

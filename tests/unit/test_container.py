@@ -165,7 +165,7 @@ def test_the_runtime_gets_every_card_by_number() -> None:
 
 
 def test_a_runtime_for_no_npu_contradicts_itself() -> None:
-    with pytest.raises(UsageError, match="the runtime ascend brings NPUs, and none are wanted"):
+    with pytest.raises(UsageError, match="the runtime ascend adds NPUs, and NPUS=none asks for none"):
         made(runtime="ascend", npu=False)
 
 

@@ -157,6 +157,6 @@ def test_a_label_that_does_not_fit_is_named(name: str) -> None:
 
 def test_a_stand_in_never_goes_under_a_real_tag() -> None:
     labels = {**LABELS, "org.cannery.base.kind": "standin"}
-    assert "never pushed under a real tag" in label_faults(labels, "stack", TAG, "target")[0]
+    assert "never pushed under the tag of a real one" in label_faults(labels, "stack", TAG, "target")[0]
     own = parse_tag(f"{TAG}-standin")
     assert label_faults({**labels, "org.opencontainers.image.version": str(own)}, "stack", own, "target") == ()

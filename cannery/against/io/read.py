@@ -36,7 +36,7 @@ def find_image(place: ImagePlace, reference: str) -> EngineImage:
     if found is None:
         is_engine = isinstance(place, EnginePlace)
         where = "on this engine" if is_engine else "in this host's image store, and no Docker engine is running"
-        hint = f"docker pull {reference}, or `build.py pull` or `load`, brings one there"
+        hint = f"get it with `docker pull {reference}`, `build.py pull` or `build.py load`"
         raise UsageError(f"no image {reference} {where}", hint=hint)
     return found
 

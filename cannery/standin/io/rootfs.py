@@ -102,7 +102,7 @@ def check_emulation(arch: Arch, host_arch: Arch) -> None:
     """
     if arch is not host_arch and not is_registered(arch):
         raise UnableError(
-            f"this host cannot run {arch} programs, and some steps of an image for {arch} run on its own platform",
+            f"this host cannot run {arch} programs, and some steps of an image for {arch} need them",
             hint=arch.emulation,
         )
 

@@ -33,7 +33,7 @@ CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 TRIES = 4
 # Seconds before the second try; each further wait is three times as long.
 FIRST_WAIT = 0.5
-NEEDS_USER = "it wants a user and password in its address, or other ones"
+NEEDS_USER = "it needs a user and a password in its address, or other ones"
 
 
 class CertificateError(OSError):
