@@ -1,4 +1,4 @@
-"""`image`: check, build, prove; and which runs leave a stamp, so that a next one has nothing to do."""
+"""`image`: check, build and verify an image; and the stamp of a run, which spares an unchanged next run its work."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def _dock(arguments: argparse.Namespace, work: Work) -> Dock | None:
-    """Return the place of the plan in REGISTRY, None without that."""
+    """Return the place of the plan in REGISTRY; None without REGISTRY."""
     if not arguments.registry:
         return None
     from cannery.commands.registry import dock_of
@@ -106,7 +106,7 @@ def _dock(arguments: argparse.Namespace, work: Work) -> Dock | None:
 
 
 def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
-    """Raise `UsageError` before anything is built where it could not go to where it is to be."""
+    """Raise `UsageError`, before anything is built, if the image could not go where the options say."""
     if folder := _layout_folder(arguments):
         from cannery.store.io.archive import check_layout
 
@@ -179,7 +179,7 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 
 
 def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
-    """Verify an image, let its moving tags follow, write or push it where that is asked for."""
+    """Verify an image, set its moving tags, and write or push it if the options say so."""
     plan = work.plan
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
     result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
@@ -212,7 +212,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
 
 
 def _lesser(work: Work, result: Verified | None, why: str) -> str:
-    """Return what of an image's proof is missing where this host runs none of its programs, and what completes it."""
+    """Return what is missing in the proof of an image whose programs this host cannot run, and how to complete it."""
     if why:
         missing, proof = f"assembled, not verified: {why}", UNVERIFIED
     elif result and result.report["result"] == PARTIAL:
@@ -279,7 +279,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 
 
 def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
-    """Let the moving tags follow to the image, unless verify has failed; return the tags that it has."""
+    """Set the moving tags to the image, unless verify has failed; return all of its tags."""
     plan = work.plan
     if code is ExitCode.VERIFY_FAILED:
         return (plan.reference,)
@@ -291,8 +291,8 @@ def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
 def _check_emulation(arguments: argparse.Namespace, context: Context, plan: Plan) -> None:
     """Raise `UnableError` where this host's engine would have to run programs of another arch and cannot.
 
-    Without an engine, much of an image is made all the same. Of an engine on another machine, and of another builder,
-    nothing is known here: the build will say.
+    Without an engine, much of an image can still be made. Nothing is known here of an engine on another machine, or of
+    another builder: the build itself fails there.
     """
     is_remote = context.env.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:"))
     if arguments.builder or is_remote:
@@ -305,7 +305,7 @@ def _check_emulation(arguments: argparse.Namespace, context: Context, plan: Plan
 
 
 def _layer_words(made: Built) -> str:
-    """Return how many layers are new to the engine, and after a rebuild which: a first build is new as a whole."""
+    """Return how many layers are new to the engine, and which ones, unless all are new, as after a first build."""
     reused = made.layers - len(made.new)
     named = f": {', '.join(made.new)}" if made.new and reused else ""
     return f"{made.layers} ({reused} reused, {len(made.new)} new{named})"
@@ -352,10 +352,10 @@ ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "bu
 
 
 def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, references: Sequence[str], text: str) -> None:
-    """Keep what a run that ended well has read and left; a next one without a change prints `text`.
+    """Write the stamp of a successful run: what it has read and made. An unchanged next run prints `text`.
 
-    None is kept of what no digest covers: a base in a registry, which may have moved; folders of the user's; another
-    machine's engine.
+    There is none for a run with inputs that no digest covers: a base in a registry, which may have moved; folders of
+    the user; an engine on another machine.
     """
     if not (arguments.begun and _is_covered(arguments, work)):
         return

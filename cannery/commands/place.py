@@ -45,9 +45,9 @@ def image_place(context: Context) -> ImagePlace:
 
 
 def making_place(context: Context, output: str | None = None) -> ImagePlace:
-    """Return a place as `image_place` does, or the one that --output names, also where nothing can run.
+    """Return a place as `image_place` does, or the one that --output names, even if this host can run nothing.
 
-    Much of an image is made without that.
+    Much of an image needs no run.
     """
     place, error = _chosen(context, output)
     if isinstance(place, EnginePlace) or not (why := why_not(context.cache)):
@@ -57,9 +57,9 @@ def making_place(context: Context, output: str | None = None) -> ImagePlace:
 
 
 def place_with(context: Context, name: str, *, runs: bool = False) -> ImagePlace:
-    """Return the place that has an image: the image store too, where an engine answers that does not have it.
+    """Return the place that has an image: the engine, or the image store if the engine does not have it.
 
-    Where neither has it, as `kept_place`; or as `image_place` with `runs`, for what runs the image.
+    If neither has it, return as `kept_place`; or as `image_place` with `runs`, for a command that runs the image.
     """
     place = (image_place if runs else kept_place)(context)
     if isinstance(place, StorePlace) or place.find(name) is not None or _store(context).find(name) is None:
@@ -78,9 +78,9 @@ def kept_place(context: Context) -> ImagePlace:
 
 
 def enter_namespace(context: Context, program: str, output: str | None) -> None:
-    """Start this command again as root of a user namespace: where it has no engine, and its user is not root.
+    """Start this command again as root of a user namespace, if there is no engine and the user is not root.
 
-    Return where the user is root, has an engine, or can have no namespace: what needs root then reports it.
+    Return if the user is root, has an engine, or cannot have a namespace: a step that needs root then reports that.
     """
     if os.geteuid() == 0 or not can_be_root():
         return
@@ -91,7 +91,7 @@ def enter_namespace(context: Context, program: str, output: str | None) -> None:
 
 
 def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineError | None]:
-    """Return a place, and the error of an engine that was looked for in vain."""
+    """Return a place, and the error if no engine was found."""
     if output not in {None, "docker"}:
         return store_place(context), None
     try:

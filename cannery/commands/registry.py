@@ -53,7 +53,7 @@ def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, i
 
 @dataclass(frozen=True)
 class Push:
-    """What a push does beside pushing: replace another image, attach documents, sign.
+    """The options of a push: replace another image, attach documents, sign.
 
     `proof` is what an image without a whole one may have: it then goes under a tag that ends with that word.
     """
@@ -129,7 +129,7 @@ def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
-    """Return the plan. --force is for the tag first: a set with findings, which it allows too, has another tag."""
+    """Return the plan. --force first means the tag: a set with errors, which --force also allows, has another tag."""
     options = options_of(arguments)
     if options.force:
         with suppress(FindingsError):
@@ -138,7 +138,7 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
 
 
 def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, allowed: str) -> str:
-    """Return "" for an image that verify has passed, else what it has in place of that, if it is `allowed`.
+    """Return "" for an image that has passed verify, else the lesser proof that it has, if that is `allowed`.
 
     Raises `FindingsError` where it is not, or where the image is not what its tag describes.
     """

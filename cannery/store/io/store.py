@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cannery.assemble.content import Made
     from cannery.engine.oci import EngineImage
 
-# Seconds for which `prune` leaves what no image has: another run may be about to name it.
+# Seconds for which `prune` keeps what no image has: another run may be about to name it.
 SPARED = 3600.0
 # Before more bytes than this are unpacked, a line reports it.
 TAKES_LONG = 500_000_000
@@ -306,7 +306,7 @@ class Store:
         return None
 
     def config(self, image: str) -> bytes | None:
-        """Return the bytes of an image's configuration by its id; None where they are not there, or are another's."""
+        """Return the bytes of an image's configuration by its id; None if they are missing or damaged."""
         try:
             text = self.blob_path(image).read_bytes()
         except OSError:
@@ -343,7 +343,7 @@ class Store:
             return tuple(pool.map(self.unpacked, found.layers))
 
     def leftovers(self, spared: float = SPARED) -> list[Path]:
-        """Return the files and folders that no named image has, but for what is younger than `spared` seconds."""
+        """Return the files and folders that no named image has, except those younger than `spared` seconds."""
         images = set(self.names().values())
         wanted = {layer for image in images for layer in diff_ids(self._parsed(image) or {})}
         kept = images | {layer.digest for layer in map(self.layer, wanted) if layer} | wanted
@@ -366,7 +366,7 @@ class Store:
             raise UnableError(what, where=str(self.folder), hint="free some disk space, or set CANNERY_CACHE")
 
     def prune(self, spared: float = SPARED) -> int:
-        """Remove what no named image has, but for what is younger than `spared` seconds; return the bytes of blobs."""
+        """Remove what no named image has, except what is younger than `spared` seconds; return the bytes of blobs."""
         freed = 0
         if not self.folder.is_dir():
             return freed
@@ -383,7 +383,7 @@ class Store:
         return self.folder / "blobs" / "sha256" / _hex(digest)
 
     def _folder(self, diff_id: str) -> Path:
-        # The owners of what a user has unpacked in a namespace are others to root, and the reverse.
+        # Files that a user unpacks in a namespace have other owners for root, and the reverse.
         return self.folder / ("unpacked-user" if is_in_namespace() else "unpacked") / _hex(diff_id)
 
     def _note(self, diff_id: str) -> Path:
@@ -409,7 +409,7 @@ class Store:
 
 
 def _hex(digest: str) -> str:
-    """Return the part of a digest that is a file's name. Raises `UsageError` for what is no digest."""
+    """Return the part of a digest that is a file's name. Raises `UsageError` for any other text."""
     if not DIGEST.fullmatch(digest):
         raise UsageError(f"{digest[:100]!r} is no digest", hint="a digest is sha256: and 64 hex digits")
     return digest.partition(":")[2]
