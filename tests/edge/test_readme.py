@@ -10,6 +10,7 @@ import make_command
 import pytest
 
 from cannery import cli
+from cannery.catalog.io.read import load_catalog
 from cannery.cli.arguments import parse
 from cannery.errors import ExitCode
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 READMES = (ROOT / "README.md", ROOT / "README.zh.md")
 PAGES = (*READMES, *sorted((ROOT / "docs").rglob("*.md")))
 CLUSTER = (
-    "python3 build.py run verl-npu --arch arm64 --print --format raycluster --nodes 4 --registry registry.example/team"
+    "python3 build.py run verl-vllm --arch arm64 --print --format raycluster --nodes 4 --registry registry.example/team"
 )
 # Run as they are: these need no engine and no network. Each with its exit code.
 RUN = {
@@ -66,6 +67,18 @@ def test_every_command_parses(page: Path, line: str) -> None:
         assert f"\n{line.split()[1]}:" in (ROOT / "Makefile").read_text()
         return
     parse(words_of(line))
+
+
+FIRST_PAGES = (*READMES, *(ROOT / "docs" / page for page in ("index.md", "guides/npu-host.md", "guides/kubernetes.md")))
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES, ids=lambda page: page.name)
+def test_no_example_takes_a_profile_that_was_replaced(page: Path) -> None:
+    replaced = {name for name, profile in load_catalog(ROOT / "images").profiles.items() if profile.replaced}
+    assert replaced
+    found = [line for line in commands(page) if replaced & set(re.split(r"[ =]", line))]
+    assert commands(page)
+    assert found == []
 
 
 @pytest.mark.parametrize(("line", "code"), RUN.items(), ids=list(RUN))
