@@ -66,7 +66,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     catalog, plan, findings = planned(context, arguments.profile, options, Hashes.KNOWN if arguments.reuse else hashes)
     show_findings(context, findings)
     if errors(findings):
-        context.say(f"continuing in spite of {', '.join(plan.forced)}: stamped into manifest, tag and labels")
+        context.say(f"continuing despite errors ({', '.join(plan.forced)}): manifest, tag and labels record them")
     arguments.builder = _known_builder(arguments, context, plan)
     _check_emulation(arguments, context, plan)
     if arguments.reuse and (reused := _reuse(arguments, context, catalog, plan)) is not None:
@@ -134,7 +134,7 @@ def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) 
     if arguments.cache:
         parse_reference(arguments.cache, "CACHE")
         if not found and find_engine(context.env).is_classic:
-            what = "CACHE: the builder of this engine writes no cache to a registry"
+            what = "CACHE: the builder of this engine cannot write a cache to a registry"
             hint = (
                 "BUILDER=… names one that does (`docker buildx ls`), for a real base; or let the engine keep images in "
                 "containerd's store, as Docker 29 does by default"
@@ -151,7 +151,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
     Raises `UsageError` for one that was given with the stand-in base; one that is only set is reported, and not used.
     """
     is_standin = plan.recipe.base.kind is BaseKind.STANDIN
-    why = "the stand-in base is in the engine alone, where another builder does not see it"
+    why = "the stand-in base is only in the engine, and another builder cannot use it"
     if arguments.builder and is_standin:
         hint = "leave BUILDER out, or use a real base: BASE=" + plan.recipe.target.base_tag
         raise UsageError(f"BUILDER: {why}", hint=hint)

@@ -378,8 +378,8 @@ def test_the_build_itself_sets_the_exact_tag_alone() -> None:
 @pytest.mark.parametrize(
     ("words", "is_classic", "code", "message"),
     [
-        (("r.example/team/cache",), True, ExitCode.USAGE, "writes no cache to a registry"),
-        (("r.example/team/cache", "--base", "standin"), True, ExitCode.USAGE, "writes no cache to a registry"),
+        (("r.example/team/cache",), True, ExitCode.USAGE, "cannot write a cache to a registry"),
+        (("r.example/team/cache", "--base", "standin"), True, ExitCode.USAGE, "cannot write a cache to a registry"),
         (("r.example/Team cache",), False, ExitCode.USAGE, "CACHE"),
         (("r.example/team/cache",), False, ExitCode.NETWORK, "no registry gives the base image"),  # it goes on
     ],
