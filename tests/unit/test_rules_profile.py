@@ -6,7 +6,7 @@ from factories import catalog, package, profile, recipe, subject
 
 from cannery.catalog.addresses import Index
 from cannery.compat.rules import check_recipe
-from cannery.compat.rules.packages import incomplete, warned
+from cannery.compat.rules.packages import incomplete, replaced, warned
 from cannery.compat.subject import Finding
 from cannery.vocab import Severity
 
@@ -21,6 +21,21 @@ def test_a_profiles_own_warning_is_a_finding_of_check() -> None:
     assert list(warned(subject(recipe(found=found), found))) == [expected]
     assert expected in check_recipe(recipe(found=found), found)
     assert list(warned(subject(recipe()))) == []
+
+
+def test_a_profile_that_was_replaced_has_a_note_that_names_the_other() -> None:
+    past = profile(replaced={"date": "2025-12-10", "by": "other"})
+    found = catalog(profiles={"stack": past, "other": profile()})
+    expected = Finding(
+        Severity.NOTE,
+        "profile",
+        "documented 2025-12-10; replaced by other",
+        "images/profiles/stack.yaml",
+        "for a new image, take other",
+    )
+    assert list(replaced(subject(recipe(found=found), found))) == [expected]
+    assert expected in check_recipe(recipe(found=found), found)
+    assert list(replaced(subject(recipe()))) == []
 
 
 def test_a_wheel_of_the_users_own_that_is_not_there() -> None:

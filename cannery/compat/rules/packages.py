@@ -290,6 +290,13 @@ def warned(subject: Subject) -> Iterator[Finding]:
         yield warning("profile", item.what, f"{subject.recipe.file}: {item.reason}")
 
 
+def replaced(subject: Subject) -> Iterator[Finding]:
+    """Report a documented set of the past, and the profile that replaced it, as `list` does."""
+    if one := subject.recipe.profile.replaced:
+        what = f"documented {one.date}; replaced by {one.by}"
+        yield note("profile", what, subject.recipe.file, f"for a new image, take {one.by}")
+
+
 def stale_patterns(subject: Subject) -> Iterator[Finding]:
     """Report patterns of pip_check_allow that name a release which is not in the set: they allow nothing."""
     for pattern in subject.recipe.profile.pip_check_allow if subject.lock else ():
@@ -309,6 +316,6 @@ def stale_patterns(subject: Subject) -> Iterator[Finding]:
 
 
 RULES = (
-    *(denied, excluded, exclusive, incomplete, not_there, overrides, requirements, stale_patterns),
-    *(substitutes, torch_free, warned),
+    *(denied, excluded, exclusive, incomplete, not_there, overrides, replaced, requirements),
+    *(stale_patterns, substitutes, torch_free, warned),
 )
