@@ -46,6 +46,12 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return options
 
 
+def target_words(arguments: argparse.Namespace) -> str:
+    """Return the options of the command line that choose the target, for a command in a hint; " " is before each."""
+    given = ((name, getattr(arguments, name)) for name in (*PARSERS, "base"))
+    return "".join(f" --{name} {value}" for name, value in given if value)
+
+
 def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: Hashes) -> Hashes:
     """Return whether hashes that a lock is missing may come from an index: not with --locked, nor in CI."""
     from cannery.pipeline import Hashes

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cannery.commands import options_of, print_json
-from cannery.compat.io.stock import look, table
+from cannery.commands import options_of, print_json, target_words
+from cannery.compat.io.stock import legend, look, table
 from cannery.errors import CanneryError, ExitCode, FindingsError, NetworkError, UnableError, UsageError
 from cannery.lock.io.indexes import Asked
 from cannery.lock.io.store import bind, current_lock, lock_path, lock_target, present_lock, resolve_lock, write_lock
@@ -192,9 +192,8 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     store = lock_store(context)
     recipe = bind(store, catalog, arguments.profile, options_of(arguments))
     lock = current_lock(store, catalog, recipe, recipe.target.arch)
-    packages, troubles = look(store.settings(), catalog, recipe, lock)
-    if troubles and not any(one.newest for one in packages):
-        raise NetworkError("; ".join(troubles))
+    resolve = partial(resolve_lock, store, catalog, asked=Asked())
+    packages, troubles, why = look(store.settings(), catalog, recipe, lock, resolve)
     newer = [one for one in packages if one.is_newer]
     if context.is_json:
         rows = [asdict(one) for one in packages]
@@ -203,14 +202,15 @@ def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
     print(*table(packages), sep="\n")
     for trouble in troubles:
         context.say(f"not asked: {trouble}")
+    for line in legend(packages, why):
+        print(line)
     print(f"{recipe.name} for {recipe.target}: {len(newer)} of {len(packages)} can be newer")
     if newer:
         where = f"`version` into {recipe.file}, with a later `exclude_newer`"
         print(f"to take them, write each as {where}, then run `build.py lock {recipe.name}`")
     if held := next((one for one in packages if one.is_held), None):
-        print(
-            f"to see why the newest one does not fit: `build.py check {recipe.name} --pin {held.name}=={held.newest}`"
-        )
+        command = f"build.py check {recipe.name}{target_words(arguments)} --pin {held.name}=={held.newest}"
+        print(f"to see why the newest one does not fit: `{command}`")
     return ExitCode.DONE
 
 

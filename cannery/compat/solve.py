@@ -198,18 +198,12 @@ def upgrader(
     return Solver(subject, pins, has, pythons, keeps=True)
 
 
-def newest_pins(solver: Solver, newest: Callable[[str], str | None]) -> dict[str, str]:
-    """Return the pins (name → version) of the solver's set that can move to newer releases, all of them together.
-
-    `newest` names the release to take of a pinned package that the table has nothing about.
-    """
+def newest_pins(solver: Solver) -> dict[str, str]:
+    """Return the pins (name → version) that can move to newer releases of the table, all of them together."""
     found: dict[str, str] = {}
-    versions = solver.subject.versions
     for name in (c.package for c in solver.subject.recipe.wheels if c.package in (solver.movable or ())):
         if solver.known(name):
             found |= replace(solver, subject=solver.subject.moved_to(found)).newest(name)
-        elif (latest := newest(name)) is not None and Version(latest) > Version(Version(versions[name]).public):
-            found[name] = latest
     return found
 
 

@@ -61,7 +61,7 @@ def test_the_table_has_what_is_locked_what_fits_and_what_is_newest(small: Small)
 def test_the_same_as_json_for_another_arch(small: Small) -> None:
     value = json.loads(small("outdated", "stack", "--arch", "arm64", "--json").out)
     assert value["target"] == "8.5.0-910b-ubuntu22.04-py3.11-arm64"
-    assert value["packages"][4] == {"name": "lib", "locked": "1.0", "fits": "2.0", "newest": "2.5"}
+    assert value["packages"][4] == {"name": "lib", "locked": "1.0", "fits": "2.0", "newest": "2.5", "resolved": True}
     assert value["troubles"] == []
 
 
@@ -123,6 +123,47 @@ def test_a_constraint_of_the_profile_is_not_passed_by(small: Small) -> None:
     small.profile().write_text(text + 'constraints: [{requirement: "tool<1.2", reason: "a reason of ours"}]\n')
     assert small("lock", "stack").code == 0
     assert rows(small)["tool"] == ["1.0", "1.0", "1.5"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "fits"),
+    [("tool<1.2", {"tool": "1.0", "torch": "2.9.0"}), ("torch<2.9", {"tool": "1.5", "torch": "2.8.0"})],
+)
+def test_what_another_package_asks_for_counts(small: Small, asks: str, fits: dict[str, str]) -> None:
+    small.index.add(make_wheel("asker", "1.0", [asks]))
+    (small.root / "images/components/asker.yaml").write_text("kind: wheels\nsummary: made up\n")
+    small.profile().write_text(small.profile().read_text() + "  - {name: asker}\n")
+    assert small("lock", "stack").code == 0
+    found = rows(small)
+    assert {name: found[name][1] for name in fits} == fits
+
+
+def test_a_move_that_could_not_be_resolved_is_marked(small: Small) -> None:
+    (small.root / "images/components/torch.yaml").write_text(
+        'kind: wheels\nsummary: made up\nindex: elsewhere\nmetadata: {"2.8.0": {requires: [], source: made up}}\n'
+    )
+    assert small("lock", "stack").code == 0
+    done = small("outdated", "stack", "--chip", "a3")
+    lines = {line.split()[0]: line.split() for line in done.out.splitlines()}
+    assert lines["torch"] == ["torch", "2.8.0", "2.9.0?", "-"]
+    assert lines["torch-npu"] == ["torch-npu", "2.8.0", "2.9.0?", "2.10.0"]
+    assert lines["tool"] == ["tool", "1.0", "1.5", "1.5"], "that is resolved without the move"
+    assert "index elsewhere, which was not reached" in " ".join(lines["?"])
+    assert ": 2 of 5 can be newer" in done.out
+    assert "build.py check stack --chip a3 --pin torch-npu==2.10.0" in done.out
+
+
+def test_an_index_that_was_not_reached_is_named_where_a_folder_has_its_packages(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small.root / "images/components/tool.yaml").write_text("kind: wheels\nsummary: made up\nindex: elsewhere\n")
+    name, content = make_wheel("tool", "1.0", ["dep"])
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / name).write_bytes(content)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    assert small("lock", "stack").code == 0
+    done = small("outdated", "stack")
+    assert "not asked: index elsewhere (http://127.0.0.1:9/simple): connection refused" in done.err
 
 
 # Releases

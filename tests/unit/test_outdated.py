@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from factories import catalog, components, lock, package, profile
 from packaging.version import Version
 
 from cannery.catalog.component import parse_component
-from cannery.compat.io.stock import Outdated, Stock, bounds_of, outdated_packages, table, upgrade_targets
+from cannery.compat.io.stock import (
+    Newer,
+    Outdated,
+    Stock,
+    bounds_of,
+    legend,
+    newest_set,
+    outdated_packages,
+    ranges_of,
+    table,
+    upgrade_targets,
+)
+from cannery.compat.solve import upgrader
+from cannery.errors import FindingsError, NetworkError
 from cannery.lock.lock import Lock, LockedPackage, with_known_files
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options, Recipe
 from cannery.recipe.select import select
 from cannery.vocab import Arch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cannery.errors import CanneryError
 
 DAY = "2026-06-01"
 
@@ -23,28 +42,49 @@ def recipe(**changes: object) -> Recipe:
     return select(catalog(profiles={"stack": profile(**changes)}), "stack", Options(), Arch.AMD64)
 
 
-def look(found: Recipe, newest: dict[str, str], **pins: str) -> tuple[Outdated, ...]:
-    fitting = {name: frozenset({Version(text)}) for name, text in newest.items()}
-    stock = Stock(newest, fitting, {}, bounds_of(lock_request(found)))
-    return outdated_packages(found, lock(found), pins, stock)
+def look(found: Recipe, newest: dict[str, str], **made: str) -> tuple[Outdated, ...]:
+    return outdated_packages(found, lock(found), Newer(made), Stock(newest, {}, {}))
 
 
 def test_the_profile_s_own_packages_are_in_its_order() -> None:
-    lines = look(recipe(), {"torch": "2.10.0", "ray": "2.60.0"}, torch="2.9.1+cpu")
+    lines = look(recipe(), {"torch": "2.10.0", "ray": "2.60.0"}, torch="2.9.1+cpu", ray="2.50.0")
     assert [line.name for line in lines] == ["torch", "torch-npu", "ray"]
     assert lines[0] == Outdated("torch", "2.9.0", "2.9.1", "2.10.0")
-    assert [line.is_newer for line in lines] == [True, False, True]
-    assert lines[2].fits == "2.60.0", "it is not pinned"
-    held = recipe(constraints=[{"requirement": "ray<2.55", "reason": "a reason of ours"}])
-    assert look(held, {"ray": "2.60.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "2.60.0")
-    # `check` refuses what an override leaves out.
-    overridden = recipe(overrides=[{"requirement": "ray<2.55", "reason": "a reason of ours"}])
-    assert look(overridden, {"ray": "2.60.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "2.60.0")
-    assert [line.is_held for line in look(held, {"ray": "2.60.0", "torch": "2.9.0"})] == [False, False, True]
+    assert lines[2] == Outdated("ray", "2.50.0", "2.50.0", "2.60.0")
+    assert [line.is_newer for line in lines] == [True, False, False]
+    assert [line.is_held for line in lines] == [True, False, True]
+
+
+@pytest.mark.parametrize("kind", ["constraints", "overrides"])
+def test_a_wheel_moves_within_the_bounds_of_the_profile(kind: str) -> None:
+    found = recipe(**{kind: [{"requirement": "ray<2.55", "reason": "a reason of ours"}]})
+    fitting = {"ray": frozenset(map(Version, ("2.54.0", "2.60.0"))), "torch": frozenset({Version("2.13.0")})}
+    stock = Stock({}, fitting, {}, bounds_of(lock_request(found)))
+    ranges = ranges_of(found, lock(found), upgrader(found, catalog()), stock)
+    assert ranges == {"ray": "ray>=2.50.0,<=2.54.0"}, "the table moves torch"
+
+
+def test_a_move_that_no_set_has_does_not_fit_and_one_that_was_not_tried_is_marked() -> None:
+    def made(error: CanneryError) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
+        def resolve(moves: Mapping[str, str]) -> Mapping[str, str]:
+            if moves:
+                raise error
+            return {"ray": "2.60.0"}
+
+        return resolve
+
+    moves = {"torch": "2.10.0"}
+    assert newest_set(moves, made(FindingsError("no set"))) == Newer({"ray": "2.60.0"})
+    lost = newest_set(moves, made(NetworkError("not reached\n  more")))
+    assert lost == Newer({"ray": "2.60.0"}, moves, "not reached")
+    lines = outdated_packages(recipe(), lock(recipe()), lost, Stock({}, {}, {}))
+    assert table(lines)[1].split() == ["torch", "2.9.0", "2.10.0?", "-"]
+    assert [line.is_newer for line in lines] == [False, False, True]
+    assert [line.split()[0] for line in legend(lines, lost.why)] == ["?", "-"]
 
 
 def test_what_is_newest_is_not_known_where_the_lock_has_a_newer_one() -> None:
-    assert look(recipe(), {"ray": "2.49.0"})[2] == Outdated("ray", "2.50.0", "2.50.0", "")
+    assert look(recipe(), {"ray": "2.49.0"}, ray="2.50.0")[2] == Outdated("ray", "2.50.0", "2.50.0", "")
 
 
 def test_the_newest_release_of_a_source() -> None:
@@ -62,7 +102,7 @@ def test_the_newest_release_of_a_source() -> None:
     listed = [{"name": "torch", "version": "2.9.0"}, {"name": "ray"}, {"name": "vllm", "release": "1.0"}]
     mine = catalog(profiles={"stack": profile(components=listed)}, components=known)
     found = select(mine, "stack", Options(), Arch.AMD64)
-    lines = outdated_packages(found, lock(found), {}, Stock({"vllm": "1.2"}, {}, {}))
+    lines = outdated_packages(found, lock(found), Newer({}), Stock({"vllm": "1.2"}, {}, {}))
     assert lines[-1] == Outdated("vllm", "1.0", "", "1.2")
     assert (lines[-1].is_newer, lines[-1].is_held) == (False, False)
 

@@ -12,16 +12,19 @@ from packaging.version import Version
 
 from cannery.catalog.target import live, marker_environment, package_name
 from cannery.compat.solve import newest_pins, upgrader
+from cannery.errors import FindingsError, NetworkError
 from cannery.lock.io.indexes import ask_all, bound_places, default_place, extra_places
 from cannery.lock.lock import wheel_rank
 from cannery.lock.request import lock_request
+from cannery.recipe.select import held_bounds
 from cannery.vocab import DEFAULT_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.addresses import Index
     from cannery.catalog.catalog import Catalog
+    from cannery.compat.solve import Solver
     from cannery.lock.io.indexes import Answer, Listed, Place
     from cannery.lock.lock import Lock
     from cannery.lock.request import LockRequest
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
     Ask = Callable[[Sequence[tuple[Place, str]]], Sequence[Answer]]
+    # Resolves a request. Raises `FindingsError` where no set works, `NetworkError` where an index fails.
+    Resolve = Callable[[LockRequest], Lock]
+
+# After every upload: for a resolution without a date bound.
+NO_BOUND = "2999-12-31"
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,15 @@ class Stock:
 
     `bounds` are the ranges that versions have to be in. `trouble` is why an index of a package could not be asked: such
     an index may have anything, so `has` is true of its packages, as of those that were not asked for. The resolver
-    decides about them.
+    decides about them. `lost` has each index that was not reached, with the reason, also where another place has its
+    packages.
     """
 
     newest: Mapping[str, str]
     fitting: Mapping[str, frozenset[Version]]
     trouble: Mapping[str, str]
     bounds: Mapping[str, SpecifierSet] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
 
     def has(self, name: str, version: str) -> bool:
         """Whether there is an allowed release for every target; its local part counts when `version` has one."""
@@ -104,21 +114,24 @@ def ask_stock(
     answers = dict(zip(asked, ask(asked), strict=True))
     files: dict[str, list[Listed]] = {}
     trouble: dict[str, str] = {}
+    lost: dict[str, None] = {}
     for name, index in questions:
         own = [answers[place, name] for place in places[index]]
         found = next((listed for answer in own if (listed := _kept(answer))), ())
         if index != DEFAULT_INDEX or not found:
             found += tuple(file for place in extras for file in _kept(answers[place, name]))
         files.setdefault(name, []).extend(found)
-        if not found and not any(answer.reached for answer in own):
-            trouble[name] = str(own[0])
+        if not any(answer.reached for answer in own):
+            lost[str(own[0])] = None
+            trouble |= {} if found else {name: str(own[0])}
     newest: dict[str, str] = {}
     for name, every in files.items():
         # Without its local part; a final one where there is any.
         versions = [Version(Version(file.version).public) for file in every]
         final = [version for version in versions if not version.is_prerelease]
         newest[name] = str(max(final or versions)) if versions else ""
-    return Stock(newest, {name: _fitting(listed, wanted) for name, listed in files.items()}, trouble)
+    fitting = {name: _fitting(listed, wanted) for name, listed in files.items()}
+    return Stock(newest, fitting, trouble, lost=tuple(lost))
 
 
 def _kept(answer: Answer) -> tuple[Listed, ...]:
@@ -148,18 +161,20 @@ def _fits(file: Listed, python: str, arch: Arch) -> bool:
 class Outdated:
     """A component of the profile: its version in the lock, the newest that fits with the others, and the newest at all.
 
-    Versions are without their local part; "" is not there, or not known.
+    Versions are without their local part; "" is not there, or not known. Without `resolved`, `fits` is what the table
+    allows, and the resolver could not be asked.
     """
 
     name: str
     locked: str
     fits: str
     newest: str
+    resolved: bool = True
 
     @property
     def is_newer(self) -> bool:
         """Whether a newer one fits."""
-        return bool(self.locked and self.fits) and Version(self.fits) > Version(self.locked)
+        return bool(self.resolved and self.locked and self.fits) and Version(self.fits) > Version(self.locked)
 
     @property
     def is_held(self) -> bool:
@@ -167,22 +182,85 @@ class Outdated:
         return bool(self.newest and self.fits) and Version(self.newest) > Version(self.fits)
 
 
-def look(
-    settings: PipSettings, catalog: Catalog, recipe: Recipe, lock: Lock
-) -> tuple[tuple[Outdated, ...], tuple[str, ...]]:
-    """Compare `lock`, the current one of `recipe`, with what the indexes have; also return what was not asked, and why.
+@dataclass(frozen=True)
+class Newer:
+    """The newest set that was resolved (name → version), the moves that could not be tried, and why."""
 
-    Pins move together to releases that fit the table, what the profile asks, and all of its targets. Of a source an
-    index shows what its newest release is. Nothing is resolved or written.
+    found: Mapping[str, str]
+    untried: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+def look(
+    settings: PipSettings, catalog: Catalog, recipe: Recipe, lock: Lock, resolve: Resolve
+) -> tuple[tuple[Outdated, ...], tuple[str, ...], str]:
+    """Compare `lock`, the current one of `recipe`, with what the indexes have.
+
+    Also return the indexes that were not reached, and why moves of the table could not be tried. What the table has
+    moves to a set of it that has files for all targets of the profile; the resolver moves the rest, for the recipe's
+    own target. Of a source an index shows what its newest release is. Raises `NetworkError` where no index answers, and
+    what `resolve` raises beside `FindingsError` and `NetworkError`.
     """
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
     ask = partial(ask_all, settings=settings, timeout=15.0)  # seconds; a later answer counts as not reached
     released = [(source.package, DEFAULT_INDEX) for source in recipe.sources if source.component.releases]
     stock = ask_stock([*questions_of(recipe), *released], catalog.indexes, settings, targets, ask)
+    if stock.lost and not any(stock.newest.values()):
+        raise NetworkError("; ".join(stock.lost))
     stock = replace(stock, bounds=bounds_of(lock_request(recipe)))
-    pins = newest_pins(upgrader(recipe, catalog, pythons, stock.has), stock.newest_for)
-    return outdated_packages(recipe, lock, pins, stock), tuple(dict.fromkeys(stock.trouble.values()))
+    solver = upgrader(recipe, catalog, pythons, stock.has)
+    ranges = ranges_of(recipe, lock, solver, stock)
+
+    def made(moves: Mapping[str, str]) -> Mapping[str, str]:
+        found = resolve(_upgrade(recipe, catalog, moves, ranges))
+        return {package.name: package.version for package in found.packages}
+
+    newer = newest_set(newest_pins(solver), made)
+    return outdated_packages(recipe, lock, newer, stock), stock.lost, newer.why
+
+
+def ranges_of(recipe: Recipe, lock: Lock, solver: Solver, stock: Stock) -> Mapping[str, str]:
+    """Return name → the range in which the resolver may move a wheel: from the locked version to the newest one.
+
+    A wheel without a pin, or with one that the table has nothing about.
+    """
+    found: dict[str, str] = {}
+    for chosen in recipe.wheels:
+        name, locked = chosen.package, lock_version(lock, chosen.package)
+        latest = stock.newest_for(name)
+        is_newer = bool(latest and locked and Version(latest) >= Version(locked))
+        if locked and (not chosen.version or (is_newer and name in (solver.movable or ()) and not solver.known(name))):
+            found[name] = f"{name}>={locked}" + (f",<={latest}" if is_newer else "")
+    return found
+
+
+def newest_set(moves: Mapping[str, str], made: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Newer:
+    """Return the newest set with the pins of `moves`, else one without them: where no set has them, they do not fit.
+
+    `made` resolves a set with such pins; it raises `FindingsError` where none works, `NetworkError` where an index
+    fails.
+    """
+    why = ""
+    for tried in (moves, {}) if moves else ({},):
+        try:
+            found = made(tried)
+        except FindingsError:
+            continue
+        except NetworkError as error:
+            why = why or error.what.partition("\n")[0]
+            continue
+        return Newer(found, moves if why else {}, why)
+    return Newer({}, moves, why or "the resolver finds no set, not even the locked one")
+
+
+def _upgrade(recipe: Recipe, catalog: Catalog, moves: Mapping[str, str], ranges: Mapping[str, str]) -> LockRequest:
+    """Return the request for the pins of `moves`, without a date bound; what `ranges` has is not pinned."""
+    versions = {chosen.package: chosen.version for chosen in recipe.chosen} | dict.fromkeys(ranges) | {**moves}
+    chosen = tuple(replace(one, version=versions[one.package]) for one in recipe.chosen)
+    held = (*held_bounds(chosen, catalog.compatibility), *ranges.values())
+    profile = recipe.profile.model_copy(update={"exclude_newer": NO_BOUND, "exclude_newer_packages": {}})
+    return lock_request(replace(recipe, profile=profile, chosen=chosen, held=held))
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
@@ -192,29 +270,39 @@ def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
     return tuple(every) if mine in every else (mine,)
 
 
-def outdated_packages(recipe: Recipe, lock: Lock, pins: Mapping[str, str], stock: Stock) -> tuple[Outdated, ...]:
-    """Return a line for each wheel and source of the profile; `pins` are those that can move together, and where to."""
-    locked = {package.name: public(package.version) for package in lock.packages}
+def outdated_packages(recipe: Recipe, lock: Lock, newer: Newer, stock: Stock) -> tuple[Outdated, ...]:
+    """Return a line for each wheel and source of the profile."""
     found = []
-    for chosen in recipe.wheels:
-        name = chosen.package
-        own = "" if chosen.version else stock.newest_for(name)
-        fits = public(pins.get(name, "")) or max(filter(None, (own, locked.get(name, ""))), key=Version, default="")
+    for name in (chosen.package for chosen in recipe.wheels):
+        locked, fits = lock_version(lock, name), public({**newer.found, **newer.untried}.get(name, ""))
         newest = stock.newest.get(name, "")
-        if newest and Version(newest) < Version(fits or newest):
+        if newest and Version(newest) < Version(fits or locked or newest):
             newest = ""  # the index that has it was not asked
-        found.append(Outdated(name, locked.get(name, ""), fits, newest))
+        found.append(Outdated(name, locked, fits, newest, resolved=name not in newer.untried))
     of_sources = (Outdated(c.package, c.version or "", "", stock.newest.get(c.package, "")) for c in recipe.sources)
     return (*found, *of_sources)
 
 
+def lock_version(lock: Lock, name: str) -> str:
+    """Return the version that a lock has of a package, without its local part; "" where it has none."""
+    return next((public(package.version) for package in lock.packages if package.name == name), "")
+
+
 def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
-    """Return the lines of a table, with its head."""
+    """Return the lines of a table, with its head; "?" is behind a version that was not resolved."""
     rows = [("package", "locked", "fits", "newest")]
-    rows += [(p.name, p.locked or "-", p.fits or "-", p.newest or "-") for p in packages]
+    rows += [(p.name, p.locked or "-", (p.fits or "-") + "?" * (not p.resolved), p.newest or "-") for p in packages]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     cells = ([f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
     return tuple("  ".join(row).rstrip() for row in cells)
+
+
+def legend(packages: Iterable[Outdated], why: str) -> Iterator[str]:
+    """Give a line for each mark of `table`; `why` is why moves could not be tried, "" where all were."""
+    if any(not one.resolved for one in packages):
+        yield f"? = fits images/compatibility.yaml, and was not resolved: {why}"
+    if any(not one.fits for one in packages):
+        yield f"- under fits = not resolved: {why or 'a source stays at the version of the profile'}"
 
 
 def public(version: str) -> str:
