@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cannery.errors import CanneryError
     from cannery.host.io.place import ImagePlace
     from cannery.lock.io.bound import NoFileError
+    from cannery.lock.io.indexes import Answer
     from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.lock.lock import Lock
     from cannery.patches.io.patching import PatchInputs
@@ -148,8 +149,8 @@ def planned(
 ) -> Planned:
     """Bind, check and plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
 
-    `hashes` is how far an incomplete lock is completed; raises `FindingsError` where they are needed and not known.
-    `catalog` is one that was read already.
+    `hashes` is how far an incomplete lock is completed. Where they are needed and not known, raises `NetworkError` if
+    an index was not reached, else `FindingsError`. `catalog` is one that was read already.
     """
     catalog = catalog or context.catalog()
     store = lock_store(context)
@@ -194,16 +195,20 @@ def cannot_words(recipe: Recipe, failed: Sequence[Finding]) -> str:
 
 
 def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -> Lock:
-    """Return `lock` with hashes that it is missing. Raises `FindingsError` where they are needed and not known."""
+    """Return `lock` with hashes that it is missing.
+
+    Where they are needed and not known, raises `NetworkError` if an index was not reached, else `FindingsError`.
+    """
     if lock.complete:
         return lock
     from cannery.lock.io.store import incomplete_error, with_found_files, with_kept_files
 
     found = with_kept_files(lock, catalog, context.cache) if hashes is not Hashes.LOCKED else lock
+    answers: tuple[Answer, ...] = ()
     if hashes in {Hashes.WANTED, Hashes.NEEDED}:
-        found = with_found_files(found, catalog, lambda: context.pip, context.cache, context.say)
+        found, answers = with_found_files(found, catalog, lambda: context.pip, context.cache, context.say)
     if not found.complete and hashes in {Hashes.NEEDED, Hashes.LOCKED}:
-        raise incomplete_error(found, catalog, locked=hashes is Hashes.LOCKED)
+        raise incomplete_error(found, catalog, answers, locked=hashes is Hashes.LOCKED)
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 from small_checkout import Small, make_small
 from stub_index import StubIndex, make_wheel
 
+from cannery.errors import ExitCode
 from cannery.lock.lock import parse_lock
 
 if TYPE_CHECKING:
@@ -123,8 +124,18 @@ def test_locked_takes_no_hash(small: Small, elsewhere: StubIndex, monkeypatch: p
 
 def test_a_build_without_the_index_ends_before_an_engine_is_asked_for(small: Small) -> None:
     done = small("image", "stack")
-    assert (done.code, "no hash of tool 1.0" in done.err) == (3, True)
-    assert f"{DEAD}/tool/" in done.err
+    assert (done.code, "no hash of tool 1.0" in done.err) == (ExitCode.NETWORK, True)
+    assert f"not reached: index elsewhere ({DEAD}): connection refused" in done.err
+    assert "run this on a host that reaches the index" in done.err
+
+
+def test_a_build_whose_index_has_no_such_file_is_no_trouble_of_the_network(small: Small) -> None:
+    with StubIndex() as empty:
+        serve(small, empty.url)
+        done = small("image", "stack")
+    assert (done.code, "no hash of tool 1.0" in done.err) == (ExitCode.FINDINGS, True)
+    assert f"index elsewhere ({empty.url}) has no wheel of tool 1.0" in done.err
+    assert "--wheelhouse" in done.err
 
 
 def test_a_file_that_is_not_of_the_hash_is_refused(small: Small, elsewhere: StubIndex) -> None:

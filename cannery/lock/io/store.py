@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.compat.subject import Finding
-from cannery.errors import FindingsError, UsageError
+from cannery.errors import CanneryError, FindingsError, NetworkError, UsageError
 from cannery.lock.lock import (
     REMAKE,
     best_wheel,
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cannery.catalog.catalog import Catalog
-    from cannery.errors import CanneryError
     from cannery.lock.io.bound import NoFileError
-    from cannery.lock.io.indexes import Asked
+    from cannery.lock.io.indexes import Answer, Asked
     from cannery.lock.io.resolve import Attempt, Job, UnsolvedError
     from cannery.lock.lock import Lock, LockedPackage
     from cannery.lock.request import LockRequest
@@ -291,14 +290,14 @@ def with_kept_files(lock: Lock, catalog: Catalog, cache: Path) -> Lock:
 
 def with_found_files(
     lock: Lock, catalog: Catalog, settings: Callable[[], PipSettings], cache: Path, say: Callable[[str], None]
-) -> Lock:
+) -> tuple[Lock, tuple[Answer, ...]]:
     """Return `lock` with the files of its indexes and of the user's own folders, as far as they answer; report them.
 
-    `lock` is what `with_kept_files` returned.
+    Also return what each place answered. `lock` is what `with_kept_files` returned.
     """
     missing = missing_packages(lock)
     if not missing:
-        return lock
+        return lock, ()
     from cannery.lock.io.indexes import (  # noqa: PLC0415 - network libraries
         PROBE,
         ask_all,
@@ -324,20 +323,33 @@ def with_found_files(
     if found:
         say("these hashes count for this build; `lock` writes them into images/locks")
         write_atomic(_kept(lock, cache), format_lock(whole))
-    return whole
+    return whole, answers
 
 
-def incomplete_error(lock: Lock, catalog: Catalog, *, locked: bool) -> FindingsError:
+def incomplete_error(lock: Lock, catalog: Catalog, answers: Sequence[Answer], *, locked: bool) -> CanneryError:
     """Return the error of a build that needs hashes which are not known. With `locked` no index was asked."""
     missing = missing_packages(lock)
     names = ", ".join(f"{package.name} {package.version}" for package in missing)
     lines = [f"{p.name} {p.version} is published {published_at(p, catalog.indexes)}" for p in missing]
     mirrors = public_mirrors({package.index for package in missing}, catalog.indexes)
-    asked = "leave out --locked where that index can be reached, or" if locked else "on a host that reaches it,"
-    return FindingsError(
+    own = {(package.name, package.index): package for package in missing}
+    asked = [(one, own[key]) for one in answers if (key := (one.project, one.place.index)) in own]
+    lines += dict.fromkeys(f"not reached: {one}" for one, _package in asked if not one.reached)
+    lines += [f"{one.place} has no wheel of {p.name} {p.version} for this target" for one, p in asked if one.reached]
+    lock_it = f"build.py lock {lock.profile}"
+    kind: type[CanneryError] = FindingsError
+    if locked:
+        way = f"leave out --locked where that index can be reached, or run {lock_it}"
+    elif any(not one.reached for one, _package in asked):
+        kind = NetworkError
+        way = "run this on a host that reaches the index: it takes the hash from there"
+        way += f"; {lock_it} there writes it into the lock"
+    else:
+        way, mirrors = "name a folder that has the wheel with --wheelhouse", ""
+    return kind(
         "\n  ".join([f"the lock for {lock.arch} has no hash of {names}", *lines]),
         where=f"profile {lock.profile}, Python {lock.python}, {lock.arch}",
-        hint="; ".join(filter(None, (f"{asked} run build.py lock {lock.profile}", mirrors))),
+        hint="; ".join(filter(None, (way, mirrors))),
     )
 
 
