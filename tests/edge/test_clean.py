@@ -125,7 +125,7 @@ def test_a_cache_among_your_own_files_is_refused(
     link.symlink_to(home)
     monkeypatch.setenv("CANNERY_CACHE", folder.format(home=home, link=link, root=ROOT))
     assert cli.main(["clean", "sources"], ROOT) == ExitCode.USAGE
-    assert "is no folder for a cache alone" in capsys.readouterr().err
+    assert "is not a folder for the cache only" in capsys.readouterr().err
     assert mine.exists()
 
 
@@ -136,7 +136,7 @@ def test_the_home_of_the_password_file_counts_where_home_is_not_set(
     monkeypatch.delenv("HOME")
     monkeypatch.setenv("CANNERY_CACHE", str(tmp_path))
     assert cli.main(["clean", "sources"], ROOT) == ExitCode.USAGE
-    assert "is no folder for a cache alone" in capsys.readouterr().err
+    assert "is not a folder for the cache only" in capsys.readouterr().err
 
 
 def test_nothing_is_removed_where_no_kind_is_named(clean: Any, cache: Path) -> None:  # noqa: ANN401
