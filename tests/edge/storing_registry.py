@@ -7,6 +7,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import threading
+from collections import defaultdict
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -33,11 +35,13 @@ class StoringRegistry(StubHttpServer):
     (202, as where the source does not have it) or "refused" (404). `api` is that it lists referrers itself, so many a
     page; `refuses_oci` is what Huawei's SWR does. `cuts` are bytes after which the next upload or
     download loses its connection; `forgets` an upload then. `lies` is sent in place of a blob.
+    `redirects` is that each upload is sent on to another URL.
     """
 
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     uploads: dict[str, bytearray] = field(default_factory=dict)
+    busy: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
     numbers: Iterator[int] = field(default_factory=count)
     login: str = ""
     mounts: str = "yes"
@@ -45,6 +49,7 @@ class StoringRegistry(StubHttpServer):
     forgets: bool = False
     ranges: bool = True
     lies: bytes | None = None
+    redirects: bool = False
     api: int = 0
     refuses_oci: bool = False
     seen: list[str] = field(default_factory=list)
@@ -75,7 +80,8 @@ class StoringRegistry(StubHttpServer):
         url = urlsplit(request.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         if found := UPLOADS.fullmatch(url.path):
-            getattr(self, f"_upload_{request.command.lower()}")(request, found[1], found[2], query)
+            with self.busy[found[2]]:  # the bytes of a lost connection have all arrived before the next answer
+                getattr(self, f"_upload_{request.command.lower()}")(request, found[1], found[2], query)
         elif found := PARTS.fullmatch(url.path):
             self._part(request, found[1], found[2], found[3])
         elif found := TAGS.fullmatch(url.path):
@@ -98,9 +104,13 @@ class StoringRegistry(StubHttpServer):
             self.uploads[name := f"u{next(self.numbers)}"] = bytearray()
             self._send(request, 202, {"Location": f"/v2/{repository}/blobs/uploads/{name}?state=0"})
 
-    def _upload_patch(self, request: Any, repository: str, name: str, _query: dict[str, str]) -> None:
+    def _upload_patch(self, request: Any, repository: str, name: str, query: dict[str, str]) -> None:
         data = self.uploads[name]
         start = int(request.headers.get("Content-Range", "0-0").partition("-")[0])
+        if self.redirects and not query.get("on"):
+            request.rfile.read(int(request.headers["Content-Length"]))
+            self._send(request, 307, {"Location": f"/v2/{repository}/blobs/uploads/{name}?on=1"})
+            return
         if start != len(data):
             self._send(request, 416)
             return

@@ -377,6 +377,42 @@ def test_a_layer_that_its_registry_has_lost_is_reported(store: Store, registry: 
     assert target.manifests == {}
 
 
+@pytest.mark.parametrize("more", [b"GET /v2/ HTTP/1.1\r\n\r\n", b""], ids=["longer", "shorter"])
+def test_a_registry_that_sends_another_size_sends_nothing_past_the_end(
+    store: Store, registry: StoringRegistry, more: bytes
+) -> None:
+    """What is sent after the end of an upload would be another request to the registry that gets it."""
+    other = left_there(store, registry, LOWER)
+    digest = other.needed_layer(sha(LOWER)).digest
+    blob = registry.blobs["team/demo", digest]
+    registry.blobs["team/demo", digest] = blob + more if more else blob[:-1]
+    with StoringRegistry() as target:
+        with pytest.raises(RefusedError, match=f"{registry.host}/team/demo, which has a layer: "):
+            push(other, route(registry).reference, route(target))
+        assert target.manifests == {}
+        assert {line.split()[0] for line in target.seen} <= {"HEAD", "POST", "PATCH", "PUT", "GET"}
+        assert "GET /v2/" not in target.seen
+        assert [len(data) <= len(blob) for data in target.uploads.values()] != []
+
+
+def test_a_login_that_the_source_refuses_is_not_one_to_the_target(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER)
+    registry.login = "me:another"
+    with StoringRegistry() as target, pytest.raises(RefusedError, match=f"{registry.host}/team/demo, ") as caught:
+        push(other, route(registry).reference, route(target))
+    assert not isinstance(caught.value, DeniedError)
+
+
+def test_a_redirected_upload_is_sent_again_from_its_first_byte(store: Store, registry: StoringRegistry) -> None:
+    put(store, LARGE)
+    registry.redirects = True
+    to = route(registry)
+    push(store, "demo:1", to)
+    assert all_done(to, 2)
+    layer = store.needed_layer(sha(LARGE))
+    assert sha(registry.blobs["team/demo", layer.digest]) == layer.digest
+
+
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_download_goes_on_or_begins_again(
     store: Store, registry: StoringRegistry, tmp_path: Path, at_once: list[float], ranges: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from cannery.engine.io.registry import Limits
-from cannery.engine.oci import AbsentError, MalformedError, PassingError, RefusedError
+from cannery.engine.oci import AbsentError, DeniedError, MalformedError, PassingError, RefusedError
 from cannery.util.addresses import digest_of
 from cannery.util.io.files import Blocks
 
@@ -74,18 +74,36 @@ def file_content(path: Path, digest: str) -> Content:
 
 
 def remote_content(repository: Repository, digest: str, size: int) -> Content:
-    """Return the content of a blob of a repository. It is fetched while it is read."""
+    """Return the content of a blob of a repository. It is fetched while it is read.
+
+    A read raises `RefusedError`, which names the repository, also for a blob of another size: more bytes than the
+    length of an upload would be a request of their own to the registry that gets them.
+    """
+    place = f"{repository.reference.registry}/{repository.reference.repository}"
 
     def blocks(start: int) -> Iterator[bytes]:
-        skipped = 0
+        skipped, left = 0, size - start
         for block in repository.blob(digest, start):
             if block is None:  # the registry sends it from the first byte
                 skipped = start
-            else:
-                yield block[skipped:]
-                skipped = max(0, skipped - len(block))
+                continue
+            wanted = block[skipped:]
+            skipped, left = max(0, skipped - len(block)), left - len(wanted)
+            if left < 0:
+                raise MalformedError(f"a layer has more than the {size} bytes that its manifest names")
+            yield wanted
+        if left:
+            raise PassingError(f"connection lost {left} bytes before the end of a layer")
 
-    return Content(digest, size, lambda start: Blocks(blocks(start)))
+    def named(start: int) -> Iterator[bytes]:
+        try:
+            yield from blocks(start)
+        except RefusedError as error:
+            # A login that is refused there is not one to the registry that gets the blob.
+            kind = RefusedError if isinstance(error, DeniedError) else type(error)
+            raise kind(f"{place}, which has a layer: {error}") from error
+
+    return Content(digest, size, lambda start: Blocks(named(start)))
 
 
 def send_blob(repository: Repository, location: str, content: Content, moved: Callable[[int], None]) -> None:
@@ -163,6 +181,11 @@ class _Body(io.BufferedReader):
 
     def tell(self) -> int:
         """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a position: `requests` sends a body again if the registry redirects it."""
+        self._at = super().seek(offset, whence)
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
