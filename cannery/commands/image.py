@@ -115,11 +115,13 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
         raise UsageError(
             "--attach, --sign, --unverified and --partial only work with --push", hint="add --push, or leave them out"
         )
-    if arguments.push:
-        from cannery.commands.registry import Push
+    if arguments.push or arguments.registry:
         from cannery.ship.published import parse_registry
 
         parse_registry(arguments.registry)
+    if arguments.push:
+        from cannery.commands.registry import Push
+
         Push.of(arguments, context)
         if arguments.no_verify:
             raise UsageError("--push needs a verified image", hint="leave --no-verify out")

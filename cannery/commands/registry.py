@@ -102,12 +102,12 @@ def push_made(work: Work, registry: str, how: Push) -> None:
         now = there
     else:
         now = push_image(dock, image, there)
-    if not dock.proof:
-        share_foundation(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
     for alias in dock.aliases:
         move_alias(dock, now, alias)
     if how.attach or how.signer:
         _vouch(work, dock, now, image, how)
+    if not dock.proof:
+        share_foundation(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
     _print(context, dock, now, image)
 
 

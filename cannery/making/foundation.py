@@ -7,6 +7,7 @@ none of them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cannery.assemble.image import PYTHON_LABEL, Settings, foundation_reference, image_config
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from cannery.pipeline import Work
     from cannery.plan import Plan
     from cannery.ship.io.registry import Dock
+
+
+# A `sys.version`, which begins with the release. Its first words name the program that compiles here.
+_PYTHON = re.compile(r"[0-9]+(\.[0-9]+){2}[a-z0-9+]*\s[\s\S]*")
 
 
 def shared_reference(registry: str, plan: Plan) -> str:
@@ -43,7 +48,7 @@ def take_foundation(work: Work, dock: Dock) -> None:
     except NetworkError as error:
         dock.say(f"foundation: not from {reference}: {error}")
         return
-    if python := found.labels.get(PYTHON_LABEL):
+    if _PYTHON.fullmatch(python := found.labels.get(PYTHON_LABEL, "")):
         write_atomic(python_note(work.context.cache, found.id), python)
     place.tag(found.id, name)
     place.remove(reference)
@@ -52,18 +57,28 @@ def take_foundation(work: Work, dock: Dock) -> None:
 
 
 def share_foundation(work: Work, dock: Dock) -> None:
-    """Push the foundation of the plan of `work`, if it is here and not in the registry. Raises `NetworkError`.
+    """Push the foundation of the plan of `work`, if it is here and not in the registry. A failure is reported.
 
     It gets the version of its Python as a label: that decides which byte code fits it.
     """
     found = work.place.find(foundation_reference(work.plan))
-    reference = shared_reference(dock.registry, work.plan)
-    if found is None or published(dock, reference) is not None:
+    if found is None:
         return
+    reference = shared_reference(dock.registry, work.plan)
+    try:
+        if published(dock, reference) is None:
+            _push(work, dock, found.id, reference)
+    except NetworkError as error:  # the image itself is there
+        dock.say(f"foundation: not pushed as {reference}: {error}")
+
+
+def _push(work: Work, dock: Dock, foundation: str, reference: str) -> None:
     dock.say(f"foundation: pushing its manifest as {reference}")
-    python = known_python(work.context.cache, found.id)
+    python = known_python(work.context.cache, foundation)
     settings = Settings({}, {PYTHON_LABEL: python} if python else {}, {})
-    config = image_config(work.place.attributes(found.id), [], [], settings, work.plan.epoch)
+    config = image_config(work.place.attributes(foundation), [], [], settings, work.plan.epoch)
     give(work, config, reference, {})
-    push_as(dock, work.place.attributes(reference)["Id"], reference)
-    work.place.remove(reference)
+    try:
+        push_as(dock, work.place.attributes(reference)["Id"], reference)
+    finally:
+        work.place.remove(reference)

@@ -126,13 +126,18 @@ def test_a_base_is_found_before_an_engine_is(image: Image) -> None:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("--push",), "REGISTRY"), (("--push", "--registry", "r.example/x", "--no-verify"), "leave --no-verify out")],
+    [
+        (("--push",), "REGISTRY"),
+        (("--push", "--registry", "r.example/x", "--no-verify"), "leave --no-verify out"),
+        (("--registry", "r.example/x:1"), "REGISTRY: it has a tag"),
+    ],
 )
 def test_a_push_that_cannot_follow_is_refused_at_once(image: Image, words: tuple[str, ...], message: str) -> None:
     done = image(*words)
     assert done.code == ExitCode.USAGE
     assert message in done.err
     assert image.fetched == []
+    assert "base: " not in done.err
 
 
 def test_a_folder_that_is_no_layout_is_refused_at_once(image: Image, tmp_path: Path) -> None:

@@ -11,17 +11,20 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from storing_registry import StoringRegistry
 from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
+from cannery.assemble.image import PYTHON_LABEL
+from cannery.assemble.io.code import known_python
 from cannery.engine.io.registry import Access, Login
 from cannery.engine.io.transfer_view import TransferView
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import StorePlace
+from cannery.making import foundation
 from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image
 from cannery.ship.published import LIST_TYPE
 from cannery.store.describe import DOCKER, OCI
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from cannery.engine.io.blobs import Content
     from cannery.engine.io.registry import Repository
+    from cannery.pipeline import Work
 
 LARGE = tar_of(("large", os.urandom(300_000)))
 
@@ -646,3 +650,48 @@ def test_a_store_that_cannot_be_written_is_pushed_from(
     monkeypatch.setattr(store, "note", no_note)
     push(store, image, route(registry))
     assert ("team/demo", "1") in registry.manifests
+
+
+FOUNDATION, PYTHON = "cannery-foundation:abcdefabcdef", "3.11.2 (main, Mar 13 2026) [GCC]\n"
+
+
+@pytest.fixture
+def work(dock: Dock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Work:
+    monkeypatch.setattr(foundation, "foundation_reference", lambda _plan: FOUNDATION)
+    vars(dock.plan)["epoch"] = 0
+    context = SimpleNamespace(cache=tmp_path / "cache")
+    return cast("Work", SimpleNamespace(place=dock.place, plan=dock.plan, context=context))
+
+
+@pytest.mark.parametrize("label", [PYTHON, "", " ", "../../evil.3 (x)", "3.11"])
+def test_a_foundation_is_shared_and_taken_with_a_version_that_is_one(
+    store: Store, dock: Dock, work: Work, label: str
+) -> None:
+    layer = store.add(io.BytesIO(LOWER))
+    shared = f"{dock.registry}/demo:foundation-abcdefabcdef"
+    store.put(config_of(layer.diff_id, labels={PYTHON_LABEL: label}), shared)
+    push(store, shared, Route(shared, dock.access, View(), print))
+    store.remove(shared)
+    other = placed(Store(store.folder.with_name("other")))
+    vars(work)["place"] = other
+    foundation.take_foundation(work, replace(dock, place=other))
+    found = other.find(FOUNDATION)
+    assert found is not None
+    assert not other.store.is_here(layer.diff_id)
+    assert known_python(work.context.cache, found.id) == (PYTHON if label == PYTHON else "")
+
+
+def test_a_foundation_that_cannot_be_pushed_fails_no_push(
+    store: Store, registry: StoringRegistry, dock: Dock, work: Work, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some registries refuse tags of a form that they do not know."""
+    layer = store.add(io.BytesIO(LOWER))
+    store.put(config_of(layer.diff_id), FOUNDATION)
+    registry.login = "me:another"
+    foundation.share_foundation(work, dock)
+    assert "foundation: not pushed as " in capsys.readouterr().out
+    assert [*store.names()] == [FOUNDATION]
+    registry.login = ""
+    foundation.share_foundation(work, dock)
+    assert ("team/demo", "foundation-abcdefabcdef") in registry.manifests
+    assert [*store.names()] == [FOUNDATION]
