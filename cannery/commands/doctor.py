@@ -19,6 +19,8 @@ from cannery.host.io.look import read_facts, read_tree
 from cannery.lock.io.store import bind, lock_path, present_lock
 from cannery.lock.request import lock_request
 from cannery.pipeline import lock_store
+from cannery.sandbox.io.able import why_not
+from cannery.util.io.namespace import can_be_root
 from cannery.vocab import BaseKind, size_bytes
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
     paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
     if root is None:
         facts = read_facts(sorted(paths), arguments.user, context.env)
+        facts = replace(facts, no_sandbox="" if can_be_root() else why_not(context.cache))
     else:
         facts = read_tree(root, sorted(paths), arguments.user)
     if arguments.user and facts.user is None:

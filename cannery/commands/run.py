@@ -128,8 +128,10 @@ def _start_without_engine(
         what = "no Docker engine is running, and a job needs one: on a host that has one, the command above starts it"
         npus = "" if container.request.npu else " --npus none"
         raise UnableError(what, hint=f"{error.hint}; `build.py shell {arguments.profile}{npus} -- COMMAND` needs none")
-    if container.request.runtime or why_not(context.cache):
+    if container.request.runtime:
         raise error
+    if why := why_not(context.cache):
+        raise UnableError(f"{error.what}, and images cannot run without one here: {why}", hint=error.hint)
     if named := [text for text in container.request.volumes if ":" in text and not host_folder(text)]:
         what = f"-v {named[0]}: this is a volume of Docker, and a shell without an engine has no such volumes"
         raise UnableError(what, hint=f"name a folder of this host: -v DIR:{named[0].partition(':')[2]}")

@@ -26,6 +26,7 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
     npus.firmware,
     npus.smi,
     machine.docker,
+    machine.sandbox,
     machine.users,
     machine.runtime,
     machine.overlay,

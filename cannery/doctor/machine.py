@@ -44,6 +44,9 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
             yield unknown("docker.engine", message, "run doctor on the host itself")
         else:
             yield warning("docker.engine", "no Docker is installed", INSTALL)
+    elif facts.engine.is_absent and facts.no_sandbox == "":
+        message = f"{facts.engine.problem}: images are built, verified and opened without it, only `run` needs one"
+        yield ok("docker.engine", message, facts.engine.hint)
     elif facts.engine.problem:
         yield warning("docker.engine", facts.engine.problem, facts.engine.hint or INSTALL)
     elif facts.engine.storage_driver == "vfs":
@@ -52,6 +55,17 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     else:
         driver = f", {facts.engine.storage_driver}" if facts.engine.storage_driver else ""
         yield ok("docker.engine", f"Docker {facts.engine.version}{driver}")
+
+
+def sandbox(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
+    """Report whether images are verified without an engine: that runs their programs in sandboxes."""
+    if facts.no_sandbox == "":
+        yield ok("sandbox", "commands of an image run here without Docker")
+    elif facts.no_sandbox and facts.engine and not facts.engine.problem:
+        yield ok("sandbox", "commands of an image run in Docker alone: this host makes no sandboxes")
+    elif facts.no_sandbox:
+        message = f"images can be assembled, not verified: {facts.no_sandbox}"
+        yield warning("sandbox", message, "what such a host can do: docs/guides/registries.md#foundations")
 
 
 def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:

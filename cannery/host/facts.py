@@ -77,7 +77,8 @@ class Node:
 class EngineState:
     """What a Docker engine answers: its version and storage driver, or the problem and what to do next.
 
-    `user_map` is why users of its containers are not the host's, "" where they are.
+    `user_map` is why users of its containers are not the host's, "" where they are. `is_absent`: none runs, and no
+    setting names one.
     """
 
     version: str = ""
@@ -85,6 +86,7 @@ class EngineState:
     problem: str = ""
     hint: str = ""
     user_map: str = ""
+    is_absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class HostFacts:
     `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
     that exist; `folders` those that are a folder in place of a file or node; `unreadable` those that the user cannot
     read, of which nothing is known; `disk_free` bytes at `disk_at`, where images are kept; `shm` bytes of /dev/shm,
-    `page` those of a memory page; `smi` what npu-smi prints.
+    `page` those of a memory page; `smi` what npu-smi prints; `no_sandbox` why sandboxes do not work, "" where they do.
     """
 
     live: bool = False
@@ -111,6 +113,7 @@ class HostFacts:
     shm: int | None = None
     page: int | None = None
     smi: str | None = None
+    no_sandbox: str | None = None
 
     @property
     def cards(self) -> tuple[int, ...]:

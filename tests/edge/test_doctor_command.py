@@ -15,6 +15,7 @@ import pytest
 from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 
 from cannery import cli
+from cannery.commands import doctor as module
 from cannery.context import read_context
 from cannery.host.facts import HostFacts, User
 from cannery.host.io import look as host_facts
@@ -265,6 +266,20 @@ def test_this_machine_is_read_without_a_traceback(doctor: Doctor) -> None:
     assert code in {0, 4}
     assert states["page-size"] in {"ok", "warning"}  # of a running host nothing of this is unknown
     assert states["disk"] != "unknown"
+
+
+def test_a_host_without_namespaces_is_another_one_than_one_with_them(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full root, and a container's root without CAP_SYS_ADMIN, got the same report."""
+    said = []
+    for reason in ("", "this host allows no namespaces"):
+        monkeypatch.setattr(module, "why_not", lambda _cache, reason=reason: reason)
+        monkeypatch.setattr(module, "can_be_root", lambda: False)
+        report = json.loads(doctor.text("--json")[1])
+        said.append({check["id"]: check for check in report["checks"]}["sandbox"])
+    assert said[0]["state"] == "ok"
+    assert said[0]["message"] != said[1]["message"]
 
 
 # How a tree is read.

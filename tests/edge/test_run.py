@@ -343,6 +343,7 @@ def test_a_shell_without_an_engine_and_boxes_names_what_is_missing(host: Host, m
     monkeypatch.setattr(module, "why_not", lambda _cache: "only root can")
     done = host("shell", "quickstart", "--npus", "none", "--no-caches")
     assert done.code == ExitCode.UNABLE
+    assert "no Docker engine is running, and images cannot run without one here: only root can" in done.err
     assert "install Docker" in done.err
 
 
@@ -587,7 +588,7 @@ def test_a_whole_host_starts_what_is_printed(host: Host) -> None:
         (["run", "--print", "--network", "host", "--interface", "eth99"], ["no 'eth99'", "ip link"]),
         (["run", "--print", "--network", "bridge"], ["'bridge'", "host"]),
         (["run", "--print", "--runtime", "ascent"], ["'ascent'", "ascend"]),
-        (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend brings NPUs"]),
+        (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend adds NPUs"]),
         (["run", "--print", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
         (["run", "--print", "--dev", "verl=/"], ["unknown option --dev", "-v DIR:/opt/src/NAME"]),
         (["run", "--registry", "registry.example"], ["--registry is only for what --print prints", "build.py pull"]),

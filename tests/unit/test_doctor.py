@@ -447,6 +447,31 @@ def test_engine(engine: EngineState | None, paths: tuple[str, ...], state: State
     assert found(replace(HOST, engine=engine, paths=frozenset(paths)), "docker.engine").state is state
 
 
+ABSENT = EngineState(problem="no Docker engine is running", hint="install it", is_absent=True)
+NAMED = EngineState(problem="DOCKER_HOST does not answer", hint="start it")
+RUNS = EngineState("28.0", "overlay2")
+NO_NAMESPACES = "this host allows no namespaces"
+
+
+@pytest.mark.parametrize(
+    ("engine", "no_sandbox", "states"),
+    [
+        (ABSENT, "", {"docker.engine": State.OK, "sandbox": State.OK}),
+        (ABSENT, NO_NAMESPACES, {"docker.engine": State.WARNING, "sandbox": State.WARNING}),
+        (NAMED, "", {"docker.engine": State.WARNING, "sandbox": State.OK}),
+        (RUNS, NO_NAMESPACES, {"docker.engine": State.OK, "sandbox": State.OK}),
+        (RUNS, None, {"docker.engine": State.OK}),
+    ],
+)
+def test_sandbox(engine: EngineState, no_sandbox: str | None, states: dict[str, State]) -> None:
+    facts = replace(HOST, engine=engine, no_sandbox=no_sandbox)
+    checks = {check.id: check for check in diagnose(facts, FOR_A2) if check.id in {"docker.engine", "sandbox"}}
+    assert {name: check.state for name, check in checks.items()} == states
+    if states.get("sandbox") is State.WARNING:
+        assert checks["sandbox"].message == f"images can be assembled, not verified: {NO_NAMESPACES}"
+        assert checks["sandbox"].next.endswith("docs/guides/registries.md#foundations")
+
+
 RUNTIME = "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime"
 ENTRY = {"runtimes": {"ascend": {"path": RUNTIME}}}
 

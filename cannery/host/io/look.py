@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cannery.engine.io.find import find_engine
+from cannery.engine.io.find import NoEngineError, find_engine
 from cannery.errors import CanneryError
 from cannery.host.facts import (
     CARD,
@@ -169,7 +169,7 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
         engine = EngineState(answer.server_version, answer.storage_driver, user_map=answer.user_map)
         places[:0] = [answer.data_root] if answer.data_root else []
     except CanneryError as error:
-        engine = EngineState(problem=error.what, hint=error.hint)
+        engine = EngineState(problem=error.what, hint=error.hint, is_absent=isinstance(error, NoEngineError))
     place = next(filter(_is_there, places))
     disk = os.statvfs(place)
     found = read_tree(Path("/"), chip_paths, None)
