@@ -244,8 +244,8 @@ def offers(
     kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
     if not kept:
         return NO_SET
-    words = "use " + ", or ".join(dict.fromkeys(_words(subject, whole) for whole in kept))
-    first = kept[0]
+    ways = dict.fromkeys(_words(subject, whole) for whole in kept)
+    words, first = "use " + ", or ".join(ways), kept[0]
     if not with_pins or not subject.recipe.pins or _places(subject, first.row):
         return words
     # The pins that were asked for and stay are among them.
@@ -253,7 +253,7 @@ def offers(
     pins |= {key: fit for key, fit in _beside(subject, first.row).items() if fit[0].isdigit()}
     pins |= {first.row.name: first.row.version, **first.more}
     options = " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
-    return f"{words}; for the first: `{options}`"
+    return f"{words}; for the first: `{options}`" if len(ways) > 1 else f"{words}: `{options}`"
 
 
 def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:

@@ -266,7 +266,8 @@ def refused(profile: str, catalog: Catalog, *pins: str) -> list[str]:
     ways = []
     for finding in check_recipe(recipe, catalog):
         if finding.code == "fit" and finding.fix.startswith("use "):
-            text, _, pinned = finding.fix.removeprefix("use ").partition("; for the first: ")
+            text, _, pinned = finding.fix.removeprefix("use ").partition(": ")
+            text = text.removesuffix("; for the first")
             ways += text.split(", or ")
             if pinned:
                 offered = bound(profile, catalog, pins=tuple(pinned.strip("`").replace("--pin ", "").split()))

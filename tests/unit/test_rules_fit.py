@@ -54,8 +54,10 @@ def data(rows: Rows) -> Catalog:
     return catalog(compatibility=Compatibility.model_validate(value))
 
 
-def judge(rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", **changes: object) -> tuple[Finding, ...]:
-    """What a rule says, in order, of a set of exactly these pins; all of them are wheels."""
+def judge(
+    rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", trial: tuple[str, ...] = (), **changes: object
+) -> tuple[Finding, ...]:
+    """What a rule says, in order, of a set of exactly these pins, all of them wheels; `trial` are pins by hand."""
     found = data(rows)
     wheel = found.components["ray"].model_copy(update={"extras": ()})
     known = {**dict.fromkeys(pins, wheel), "torch": found.components["torch"]}
@@ -68,7 +70,7 @@ def judge(rule: Rule, rows: Rows, pins: Pins, cann: str = "8.3.rc1", **changes: 
         "profiles": {"set": profile(components=components, **changes)},
     }
     bound = catalog(**value)
-    return in_order(rule(subject(select(bound, "set", Options(cann=cann), Arch.AMD64), bound)))
+    return in_order(rule(subject(select(bound, "set", Options(cann=cann, pins=trial), Arch.AMD64), bound)))
 
 
 def test_a_set_of_the_table_has_no_finding() -> None:
@@ -154,6 +156,23 @@ def test_an_overridden_misfit_is_left_to_the_override() -> None:
     pins = {"torch": "2.8.0", "torchvision": "0.22.1"}
     assert judge(fits, ROWS, pins, overrides=[override]) == ()
     assert [f.code for f in judge(fits, ROWS, pins)] == ["fit"]
+
+
+def test_a_pin_by_hand_outside_an_override_is_offered_the_range_of_the_override() -> None:
+    override = {"requirement": "torch>=2.8,<2.8.5", "reason": "made up for this test"}
+    pins = {"torch": "2.8.0", "torchvision": "0.22.1"}
+    (finding,) = judge(fits, ROWS, pins, trial=("torch==2.9.0",), overrides=[override])
+    assert finding.code == "fit"
+    assert finding.fix == "pin a version in torch>=2.8,<2.8.5, which the profile asks for (made up for this test)"
+
+
+def test_the_pins_of_the_first_set_are_named_as_such_only_beside_others() -> None:
+    pins = {"torch": "2.7.1", "torchvision": "0.22.1"}
+    (two,) = judge(fits, ROWS, pins, trial=("torchvision==0.23.0",))
+    (one,) = judge(fits, ROWS[3:4], pins, trial=("torchvision==0.23.0",))
+    options = "`--pin torch==2.8.0 --pin torchvision==0.23.0`"
+    assert (", or " in two.fix, "; for the first: `--pin " in two.fix) == (True, True)
+    assert one.fix == f"use torch 2.8.0 with torchvision 0.23.0: {options}"
 
 
 @pytest.mark.parametrize("torch", ["2.8.0+cpu", "2.8.0"])

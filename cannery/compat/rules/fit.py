@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, Rank, Row
-from cannery.catalog.target import order
+from cannery.catalog.target import order, package_name
 from cannery.compat.solve import offers
 from cannery.compat.subject import (
     Finding,
@@ -39,6 +39,7 @@ from cannery.compat.subject import (
     supporting,
     warning,
 )
+from cannery.lock.request import set_aside
 from cannery.recipe.select import parse_pin
 from cannery.vocab import BaseKind, Severity
 
@@ -103,11 +104,16 @@ def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], r
     wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
     keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
     have = listed([*(phrase(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
+    # The profile has left the table there, for its reason: a set of the table is no way out.
+    pins = subject.recipe.pins
+    overrides = [o for o in subject.recipe.profile.overrides if set_aside(o.requirement, pins)]
+    overrides = [o for o in overrides if package_name(o.requirement) in {name, *wrong}]
+    within = listed(f"{o.requirement}, which the profile asks for ({o.reason})" for o in overrides) if overrides else ""
     return error(
         "fit",
         f"{have} do not fit: {name} {version} is made for {listed(phrase(key, wants[key]) for key in keys)}",
         cited(subject.table, [row for row in rows if wrong & row.fits.keys()]),
-        offers(subject, name, rows, wrong, with_pins=True),
+        f"pin a version in {within}" if within else offers(subject, name, rows, wrong, with_pins=True),
     )
 
 
