@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from factories import (
     subject,
 )
 
-from cannery.catalog.component import parse_component
+from cannery.catalog.component import FromSource, parse_component
 from cannery.compat.rules import RULES, check_recipe
 from cannery.compat.rules.components import order, patches, releases
 from cannery.compat.subject import Finding, in_order
@@ -103,9 +104,20 @@ def test_a_release_in_a_commits_place_is_a_note(reason: dict[str, str], why: str
         "release",
         "engine 0.11.0 is a release from the package index, no commit",
         why,
-        f"commits that are known: {ENGINE} (0.11.0), {'b' * 40} (0.10.0)",
+        f"known commits of that version: {ENGINE}",
     )
     assert list(releases(subject(source_recipe()))) == []
+
+
+def test_a_note_on_a_release_offers_no_commit_of_another_version() -> None:
+    found = source_recipe(components=[{"name": "torch", "version": "2.9.0"}, {"name": "engine", "release": "0.11.0"}])
+    torch, engine = found.chosen
+    assert isinstance(engine.component, FromSource)
+    others = {pin: one for pin, one in engine.component.revisions.items() if one.version != "0.11.0"}
+    assert others
+    engine = replace(engine, component=engine.component.model_copy(update={"revisions": others}))
+    (finding,) = releases(subject(replace(found, chosen=(torch, engine))))
+    assert (finding.code, finding.fix) == ("release", "")
 
 
 # Patches

@@ -11,6 +11,7 @@ from cannery.catalog.component import System
 from cannery.compat.subject import Finding, error, listed, note, warning
 from cannery.recipe.environment import PYTHONPATH, REFERENCE, VENV, deciding, expand_env, known_abi, python_home
 from cannery.recipe.recipe import package_of, python_folders
+from cannery.recipe.select import same_release
 from cannery.vocab import ComponentKind
 
 if TYPE_CHECKING:
@@ -69,12 +70,13 @@ def releases(subject: Subject) -> Iterator[Finding]:
     """Report a release from the package index in the place of a commit, since the two may differ."""
     for chosen in subject.recipe.sources:
         if chosen.release:
-            known = ", ".join(f"{commit} ({one.version})" for commit, one in chosen.component.revisions.items())
+            revisions = chosen.component.revisions
+            known = ", ".join(pin for pin, one in revisions.items() if same_release(one.version, chosen.release))
             yield note(
                 "release",
                 f"{chosen.name} {chosen.release} is a release from the package index, no commit",
                 chosen.reason or (chosen.known.note if chosen.known else ""),
-                f"commits that are known: {known}" if known else "",
+                f"known commits of that version: {known}" if known else "",
             )
 
 
