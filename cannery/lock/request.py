@@ -53,7 +53,8 @@ class LockRequest:
     - `requirements`, `constraints` and `overrides` are PEP 508 texts, `excludes` are names that must not come in.
     - `bindings` are pairs of a normalised name and an index: the package comes from that index only, and nothing else
       comes from it. `stand_ins` take its place where that index is not reached.
-    - `exclude_newer` is an ISO date: later uploads do not count. `package_dates` replace it for single packages.
+    - `exclude_newer` is an ISO date: later uploads do not count. `package_dates` replace it for single packages; "" is
+      no bound, for a pin by hand: a trial may try a newer release.
     - `sources` are built. What they are known to ask for counts; those that come from git are no packages of the lock.
     - `variant` is part of the lock's file name: a stand-in with substitutes has another set for the same target.
     """
@@ -109,6 +110,10 @@ def lock_request(recipe: Recipe) -> LockRequest:
         canonicalize_name(n): c.index for c in recipe.wheels if c.index for n in (c.package, *c.component.binds)
     }
     profile = recipe.profile
+    dates: dict[str, str] = {
+        canonicalize_name(name): later.date for name, later in profile.exclude_newer_packages.items()
+    }
+    dates |= {parse_pin(pin)[0]: "" for pin in recipe.pins}
     return LockRequest(
         profile=recipe.name,
         python=recipe.target.python,
@@ -122,9 +127,7 @@ def lock_request(recipe: Recipe) -> LockRequest:
         stand_ins=stand_ins,
         sources=sources,
         variant=STANDIN if substituted else "",
-        package_dates=tuple(
-            sorted((canonicalize_name(name), later.date) for name, later in profile.exclude_newer_packages.items())
-        ),
+        package_dates=tuple(sorted(dates.items())),
     )
 
 

@@ -77,7 +77,7 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
 
     The last one is given as uv's default index, which uv asks last: else uv would add its own.
     """
-    dates = (f"{_text(name)} = {_end_of(day)}" for name, day in request.package_dates)
+    dates = (f"{_text(name)} = {_end_of(day) if day else 'false'}" for name, day in request.package_dates)
     lines = [
         f"exclude-newer = {_end_of(request.exclude_newer)}",
         f"exclude-newer-package = {{ {', '.join(dates)} }}",

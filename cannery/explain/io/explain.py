@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN
@@ -96,7 +97,8 @@ def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str]
     def ask(questions: Sequence[tuple[Place, str]]) -> list[Answer]:
         found = []
         for answer in job.asked.ask(questions, job.settings, PROBE):
-            files = (file for file in answer.files if file.uploaded <= dates.get(file.name, request.exclude_newer))
+            bound = dates.get(canonicalize_name(answer.project), request.exclude_newer)
+            files = (file for file in answer.files if not bound or file.uploaded <= bound)
             found.append(replace(answer, files=tuple(files)))
         return found
 
