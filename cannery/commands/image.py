@@ -186,19 +186,20 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
     result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
     made = replace(made, seconds=time.monotonic() - arguments.clock)
-    code = ExitCode.UNABLE if why else exit_code(result)
-    lesser = _lesser(work, result, why)
+    is_asked = bool(arguments.push) and arguments.proof == UNVERIFIED
+    code = ExitCode.UNABLE if why and not is_asked else exit_code(result)
+    lesser = _lesser(work, result, why, arguments.proof if arguments.push else "")
     references = plan.references[:1] if lesser else _tagged(work, code)
-    value = _value(plan, references, made, result) | ({"error": lesser} if why else {})
+    value = _value(plan, references, made, result) | ({"error": lesser} if code is ExitCode.UNABLE else {})
     outcome = Outcome(code, table(plan, references, made, result), value)
     if lesser:
-        work.context.say(f"{'error' if why else 'warning'}: {lesser}")
+        work.context.say(f"{'error' if code is ExitCode.UNABLE else 'warning'}: {lesser}")
     if code is ExitCode.VERIFY_FAILED:
         return outcome
     if folder := _layout_folder(arguments):
         _write_layout(work, folder)
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
-    if arguments.push and (not why or arguments.proof == UNVERIFIED):
+    if arguments.push and (not why or is_asked):
         try:
             _push(arguments, work)
         except CanneryError:
@@ -213,8 +214,11 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     return outcome
 
 
-def _lesser(work: Work, result: Verified | None, why: str) -> str:
-    """Return what is missing in the proof of an image whose programs this host cannot run, and how to complete it."""
+def _lesser(work: Work, result: Verified | None, why: str, pushed: str) -> str:
+    """Return what is missing in the proof of an image whose programs this host cannot run, and how to complete it.
+
+    `pushed` is the proof with which the image is pushed now, "" without a push.
+    """
     if why:
         missing, proof = f"assembled, not verified: {why}", UNVERIFIED
     elif result and result.report["result"] == PARTIAL:
@@ -224,6 +228,8 @@ def _lesser(work: Work, result: Verified | None, why: str) -> str:
         return ""
     name = work.plan.recipe.name
     there = f"`pull {name} --{proof}`, `verify {name}` and `push {name}`"
+    if pushed == proof:
+        return f"{missing}\n  → on a host that runs it, with the same options, {there} complete it"
     next_step = f"`push {name} --{proof}` takes it to a host that runs it; there {there} complete it"
     return f"{missing}\n  → with the same options, {next_step}"
 

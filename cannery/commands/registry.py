@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cannery.assemble.trial import TRIAL_LABEL
 from cannery.commands import options_of, print_json, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.registry import insecure_registries
@@ -94,6 +95,8 @@ def push_made(work: Work, registry: str, how: Push) -> None:
     fault = push_fault(there, dock.arch, ids)
     if fault and not how.is_forced:
         hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
+        if TRIAL_LABEL in image.labels:
+            hint += ". This one is a trial, one layer on the locked image: made as a whole, it is another image"
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")

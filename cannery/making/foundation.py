@@ -1,6 +1,6 @@
 """Shares foundations through a registry: a machine that runs nothing and has no base can then assemble an image.
 
-A foundation is beside the images of its profile, as `REGISTRY/<profile>:foundation-<digest>`. With an engine it is
+A foundation is `REGISTRY/cannery-foundation:<digest>`: several profiles may have the same one. With an engine it is
 pulled. In the image store its layers stay in the registry until something reads them: a push to that registry needs
 none of them.
 """
@@ -21,7 +21,6 @@ from cannery.util.io.files import write_atomic
 
 if TYPE_CHECKING:
     from cannery.pipeline import Work
-    from cannery.plan import Plan
     from cannery.ship.io.registry import Dock
 
 
@@ -29,20 +28,15 @@ if TYPE_CHECKING:
 _PYTHON = re.compile(r"[0-9]+(\.[0-9]+){2}[a-z0-9+]*\s[\s\S]*")
 
 
-def shared_reference(registry: str, plan: Plan) -> str:
-    """Return the name of a plan's foundation in a registry."""
-    digest = foundation_reference(plan).partition(":")[2]
-    return published_reference(registry, f"{plan.recipe.name}:foundation-{digest}")
-
-
 def take_foundation(work: Work, dock: Dock) -> None:
     """Take the foundation of the plan of `work` from a registry, if it is there and not here. A failure is reported."""
     place, name = work.place, foundation_reference(work.plan)
     if place.find(name) is not None:
         return
-    reference = shared_reference(dock.registry, work.plan)
+    reference = published_reference(dock.registry, name)
     try:
         if published(dock, reference) is None:
+            dock.say(f"foundation: {reference} is not there")
             return
         found = pulled(dock, reference, lazily=True)
     except NetworkError as error:
@@ -61,19 +55,16 @@ def share_foundation(work: Work, dock: Dock) -> None:
 
     It gets the version of its Python as a label: that decides which byte code fits it.
     """
-    found = work.place.find(foundation_reference(work.plan))
-    if found is None:
-        return
-    reference = shared_reference(dock.registry, work.plan)
+    name = foundation_reference(work.plan)
+    found, reference = work.place.find(name), published_reference(dock.registry, name)
     try:
-        if published(dock, reference) is None:
+        if found is not None and published(dock, reference) is None:
             _push(work, dock, found.id, reference)
     except NetworkError as error:  # the image itself is there
         dock.say(f"foundation: not pushed as {reference}: {error}")
 
 
 def _push(work: Work, dock: Dock, foundation: str, reference: str) -> None:
-    dock.say(f"foundation: pushing its manifest as {reference}")
     python = known_python(work.context.cache, foundation)
     settings = Settings({}, {PYTHON_LABEL: python} if python else {}, {})
     config = image_config(work.place.attributes(foundation), [], [], settings, work.plan.epoch)

@@ -109,7 +109,7 @@ def _check_runs(work: Work, place: StorePlace, target: str) -> None:
     names = [layer.name for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
     part = f"the sources ({', '.join(names)})" if target == "sources" else "the foundation (base, system packages)"
     if why := place.cannot(work.plan.recipe.target.arch):
-        hint = "REGISTRY=… takes a foundation from there, if another machine has pushed an image of this profile"
+        hint = "REGISTRY=… takes the foundation from there, if another machine has pushed an image that is built on it"
         what = f"this host cannot make {part}, which the image store does not have: {why}"
         raise UnableError(what, hint=hint if target == "foundation" else "")
 

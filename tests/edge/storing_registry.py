@@ -32,10 +32,10 @@ class StoringRegistry(StubHttpServer):
     """`blobs` and `manifests` are {(repository, digest or tag): bytes}; may be changed while it runs.
 
     `login` ("user:password") is needed where it is set. `mounts` says what comes of a request to mount: "yes", "no"
-    (202, as where the source does not have it) or "refused" (404). `api` is that it lists referrers itself, so many a
-    page; `refuses_oci` is what Huawei's SWR does. `cuts` are bytes after which the next upload or
-    download loses its connection; `forgets` an upload then. `lies` is sent in place of a blob.
-    `redirects` is that each upload is sent on to another URL.
+    (202, as where the source does not have it) or "refused" (404). `api` is that it lists referrers itself, so many
+    a page; `refuses_oci` is what Huawei's SWR does. `cuts` are bytes after which the next upload or download loses
+    its connection; `forgets` an upload then; where `late` ends with True it is still writing that. `lies` is sent
+    in place of a blob. `redirects` is that each upload is sent on to another URL.
     """
 
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -46,6 +46,7 @@ class StoringRegistry(StubHttpServer):
     login: str = ""
     mounts: str = "yes"
     cuts: list[int] = field(default_factory=list)
+    late: list[bool] = field(default_factory=lambda: [False] * 100)
     forgets: bool = False
     ranges: bool = True
     lies: bytes | None = None
@@ -111,7 +112,7 @@ class StoringRegistry(StubHttpServer):
             request.rfile.read(int(request.headers["Content-Length"]))
             self._send(request, 307, {"Location": f"/v2/{repository}/blobs/uploads/{name}?on=1"})
             return
-        if start != len(data):
+        if start != len(data) or (start and self.late.pop()):
             self._send(request, 416)
             return
         left = int(request.headers["Content-Length"])

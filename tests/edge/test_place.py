@@ -162,7 +162,8 @@ def test_an_image_whose_push_fails_is_shown(
 
     monkeypatch.setattr(image, "_push", unreached)
     work: Any = SimpleNamespace(plan=plan(), place=SimpleNamespace(tag=lambda *_: None), context=context)
-    arguments = argparse.Namespace(no_verify=True, output=None, push=True, clock=time.monotonic() - 100)
+    clock = time.monotonic() - 100
+    arguments = argparse.Namespace(no_verify=True, output=None, push=True, proof="", clock=clock)
     made = Built("sha256:1", 10, 1, (), 0, 0, None)
     with pytest.raises(NetworkError):
         image._proved(arguments, work, made)
@@ -182,7 +183,8 @@ def test_an_image_that_cannot_be_verified_here_is_pushed_where_that_is_asked_for
     work: Any = SimpleNamespace(plan=plan(), place=place, context=context)
     arguments = argparse.Namespace(no_verify=False, output=None, push=True, proof=proof, clock=0.0)
     outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
-    assert (outcome.code, len(calls)) == (ExitCode.UNABLE, pushed)
+    assert (outcome.code, len(calls)) == (ExitCode.DONE if pushed else ExitCode.UNABLE, pushed)
+    assert ("error" in outcome.value) == (not pushed)
 
 
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,15 @@ def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, r
     assert (registry.count("POST", "uploads/"), registry.count("PATCH", "u0")) == (2, 5)
 
 
+@pytest.mark.usefixtures("one_by_one")
+def test_an_upload_goes_on_once_the_registry_has_written_what_came(store: Store, registry: StoringRegistry) -> None:
+    put(store, LARGE)
+    registry.cuts, registry.late = [100_000], [False, True]
+    push(store, "demo:1", route(registry))
+    assert registry.count("PATCH", "u0") == 3
+    assert ("team/demo", "1") in registry.manifests
+
+
 def test_layers_are_sent_at_once(store: Store, registry: StoringRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, LOWER, UPPER, LARGE)
     together = threading.Barrier(transfer.UPLOADS, timeout=20)
@@ -668,7 +677,7 @@ def test_a_foundation_is_shared_and_taken_with_a_version_that_is_one(
     store: Store, dock: Dock, work: Work, label: str
 ) -> None:
     layer = store.add(io.BytesIO(LOWER))
-    shared = f"{dock.registry}/demo:foundation-abcdefabcdef"
+    shared = f"{dock.registry}/{FOUNDATION}"
     store.put(config_of(layer.diff_id, labels={PYTHON_LABEL: label}), shared)
     push(store, shared, Route(shared, dock.access, View(), print))
     store.remove(shared)
@@ -693,5 +702,5 @@ def test_a_foundation_that_cannot_be_pushed_fails_no_push(
     assert [*store.names()] == [FOUNDATION]
     registry.login = ""
     foundation.share_foundation(work, dock)
-    assert ("team/demo", "foundation-abcdefabcdef") in registry.manifests
+    assert ("team/cannery-foundation", "abcdefabcdef") in registry.manifests
     assert [*store.names()] == [FOUNDATION]

@@ -393,6 +393,8 @@ class Repository:
         """Return the error for a status. A 404 of a token service (`who`) does not mean a missing image."""
         if reply.status == 404:
             return _refused(State.OTHER if who else State.NOT_FOUND, "HTTP 404", who)
+        if reply.status == 416:  # it was still writing what had come before a lost connection
+            return PassingError("it has another part of the upload (HTTP 416)")
         response = requests.Response()
         response.status_code, response.headers = reply.status, reply.headers
         error = requests.HTTPError(response=response)

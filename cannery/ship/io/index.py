@@ -28,9 +28,8 @@ LIMITS = Limits(connect=3.0, read=15.0, total=600.0)
 TARGET = ("cann", "chip", "os", "python")
 # The largest size of an unpacked last layer: a hostile one of 4 MiB could unpack to gigabytes.
 MAX_TAR = 16 << 20
-# Cannery's tags, also of `push --unverified`, one architecture and foundations, and what is attached to a digest.
-_FURTHER = r"foundation-[0-9a-f]{12}|sha256-[0-9a-f]{64}(\.[a-z]+)?"
-OWN = re.compile(rf"{TAG.pattern}(-unverified|-partial)?(-amd64|-arm64)?|{_FURTHER}", re.ASCII)
+# Cannery's tags, with those of `push --unverified` and of one architecture, and what is attached to a digest.
+OWN = re.compile(rf"{TAG.pattern}(-unverified|-partial)?(-amd64|-arm64)?|sha256-[0-9a-f]{{64}}(\.[a-z]+)?", re.ASCII)
 # Errors from reading a tar, gzip or JSON file of another tool.
 ODD = (
     *(tarfile.TarError, zlib.error, EOFError, OSError),

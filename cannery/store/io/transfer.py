@@ -61,10 +61,12 @@ class Progress:
         """Set the blobs to transfer."""
         self._sizes = {blob.digest: blob.size for blob in blobs} | self._sizes
 
-    def done(self, blob: Blob) -> None:
-        """Report that a blob is complete."""
+    def done(self, blob: Blob, *, was_there: bool = False) -> None:
+        """Report that a blob is complete; one that was there before counts as no bytes."""
         with self._lock:
-            self._moved[blob.digest] = blob.size
+            if was_there:
+                self._sizes[blob.digest] = 0
+            self._moved[blob.digest] = self._sizes[blob.digest]
             self._done.add(blob.digest)
             self._show()
 
@@ -182,8 +184,7 @@ class _Push:
         def bring(repository: Repository) -> None:
             try:
                 for blob in left:
-                    self._one(repository, blob)
-                    self.progress.done(blob)
+                    self.progress.done(blob, was_there=not self._sent(repository, blob))
             except PassingError:
                 raise
             except BaseException:
@@ -201,18 +202,18 @@ class _Push:
         if errors:
             raise next((error for error in errors if not isinstance(error, PassingError)), errors[0])
 
-    def _one(self, repository: Repository, blob: Blob) -> None:
-        """Push a blob to a repository, unless it is there or another push has failed."""
+    def _sent(self, repository: Repository, blob: Blob) -> bool:
+        """Push a blob to a repository; return False if the registry had it. Ends if another push has failed."""
         if self.ended.is_set():
             raise _EndedError
         if has_blob(repository, blob.digest):
-            return
+            return False
         home, own = f"{repository.reference.registry}/", repository.reference.repository
         origins = blob.origins if isinstance(blob, Layer) else ()
         there = [origin.removeprefix(home) for origin in origins if origin.startswith(home)]
         location = begin_upload(repository, blob.digest, [source for source in there if source != own])
         if not location:
-            return  # it was mounted from there
+            return False  # it was mounted from there
         report = self.progress.moved(blob)
 
         def moved(count: int) -> None:
@@ -222,6 +223,7 @@ class _Push:
 
         with self._content(blob) as content:
             send_blob(repository, location, content, moved)
+        return True
 
     @contextmanager
     def _content(self, blob: Blob) -> Iterator[Content]:
