@@ -313,7 +313,9 @@ kept = (
 NETWORK = "host: the host's network, for jobs on several hosts; none: no network (default: a network of its own)"
 container = _below(
     "container",
-    _one("--npus CARDS", "cards to use: numbers such as 0,1,4-7; all (default); or none"),
+    _one(
+        "--npus CARDS", "cards to use: numbers such as 0,1,4-7; all (default); or none (default for a stand-in image)"
+    ),
     _one(
         "--runtime", "let the Ascend Docker Runtime add the cards, instead of single device nodes", choices=("ascend",)
     ),

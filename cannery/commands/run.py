@@ -173,7 +173,7 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> Run
     """Return what is to run, but for the user's caches: those are looked at when all else is well."""
     user = plan.recipe.profile.user
     registry = arguments.registry
-    npus = (arguments.npus if arguments.npus is not None else ALL_NPUS).lower()
+    npus = _npus(arguments, plan)
     return RunRequest(
         image=plan.reference if registry is None else published_reference(parse_registry(registry), plan.reference),
         shm_size=plan.recipe.profile.shm_size,
@@ -193,6 +193,14 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> Run
         user=user,
         run_as=None if arguments.user is None else parse_run_as(arguments.user, user),
     )
+
+
+def _npus(arguments: argparse.Namespace, plan: Plan) -> str:
+    """Return which NPUs the container gets. Without the option, an image on the stand-in base gets none."""
+    if arguments.npus is not None:
+        return str(arguments.npus).lower()
+    by_runtime = arguments.runtime is not None
+    return NO_NPUS if plan.recipe.base.kind is BaseKind.STANDIN and not by_runtime else ALL_NPUS
 
 
 def _with_caches(

@@ -223,7 +223,7 @@ def test_a_container_is_started_with_what_exists(host: Host) -> None:
 
 def test_what_is_started_is_printed(host: Host) -> None:
     host.has(cards=(0, 1))
-    done = host("run", "quickstart", "--no-caches")
+    done = host("run", "quickstart", "--npus", "all", "--no-caches")
     assert "NPUs: 2, by single device nodes" in done.err
     assert f"note: this host has no {DCMI}: not mounted" in done.err
     assert not [word for word in host.started if ".cache" in word]
@@ -236,12 +236,12 @@ def test_a_rootless_engine_is_a_warning_where_a_group_opens_the_nodes(host: Host
     for node in nodes:
         os.chown(node, -1, 1000) if os.geteuid() == 0 else None
     host.user_map = "rootless"
-    done = host("run", "quickstart")
+    done = host("run", "quickstart", "--npus", "all")
     told = "warning: the engine has users of its own (rootless): nobody in its containers is in a group of the host: "
     assert (told in done.err) is (nodes[0].stat().st_gid != 0)
     assert "users of its own" not in host("run", "quickstart", "--npus", "none").err
     host.user_map = ""
-    assert "users of its own" not in host("run", "quickstart").err
+    assert "users of its own" not in host("run", "quickstart", "--npus", "all").err
 
 
 def test_an_engine_on_another_host_is_a_warning(host: Host) -> None:
@@ -255,8 +255,8 @@ def test_an_engine_on_another_host_is_a_warning(host: Host) -> None:
 def test_npus_for_an_image_on_the_standin_are_noted(host: Host) -> None:
     host.has(cards=(0,))
     told = "note: quickstart is built on the stand-in base, which has no CANN: no NPU works in it"
-    assert told in host("run", "quickstart").err
-    assert told in host("run", "quickstart", "--print", "--format", "pod").err
+    assert told in host("run", "quickstart", "--npus", "all").err
+    assert told in host("run", "quickstart", "--npus", "all", "--print", "--format", "pod").err
     assert told not in host("run", "quickstart", "--npus", "none").err
     assert told not in host("run", "verl-npu", "--arch", "arm64", "--print", root=ROOT).err
 
@@ -264,13 +264,13 @@ def test_npus_for_an_image_on_the_standin_are_noted(host: Host) -> None:
 def test_another_user_than_the_images(host: Host) -> None:
     """Case U01: a number without a name, in an image that is root's."""
     host.has(cards=(0, 1))
-    done = host("run", "quickstart", "--user", "4321:100")
+    done = host("run", "quickstart", "--npus", "all", "--user", "4321:100")
     assert ("--user", "4321:100") in pairwise(host.started)
     assert not [word for word in host.started if ".cache" in word], "below /root, which is closed to that user"
     assert "note: the image runs as root: uid 4321 has no home and no folder for caches in it" in done.err
     assert "note: uid 4321 has no name in the image: HCCL between several cards fails" in done.err
     assert "HCCL between" not in host("run", "quickstart", "--user", "4321", "--npus", "1").err
-    root = host.start("shell", "quickstart", "--user", "0")
+    root = host.start("shell", "quickstart", "--npus", "all", "--user", "0")
     assert [word for word in root if ".cache" in word], "root as ever"
     wrong = host("run", "quickstart", "--user", "alice")
     assert (wrong.code, wrong.err.splitlines()[-1]) == (
@@ -377,11 +377,11 @@ def test_the_environments_choice_of_cards_is_checked(host: Host, monkeypatch: py
     host.has(cards=(0, 1))
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "1")
     monkeypatch.setenv("TOKEN", "secret")
-    words = host.start("run", "quickstart", "-e", "ASCEND_RT_VISIBLE_DEVICES", "-e", "TOKEN")
+    words = host.start("run", "quickstart", "--npus", "all", "-e", "ASCEND_RT_VISIBLE_DEVICES", "-e", "TOKEN")
     assert "ASCEND_RT_VISIBLE_DEVICES=1" in words
     assert "TOKEN" in words
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "2")
-    done = host("run", "quickstart", "-e", "ASCEND_RT_VISIBLE_DEVICES")
+    done = host("run", "quickstart", "--npus", "all", "-e", "ASCEND_RT_VISIBLE_DEVICES")
     assert done.code == ExitCode.USAGE
     assert "index 2 outside 0..1" in done.err
 
@@ -398,14 +398,23 @@ def test_the_environments_choice_of_cards_is_checked(host: Host, monkeypatch: py
 )
 def test_what_does_not_exist_is_not_started(host: Host, words: list[str], says: list[str]) -> None:
     host.has(cards=(0, 1))
-    done = host("run", "quickstart", *words)
+    done = host("run", "quickstart", "--npus", "all", *words)
     assert (done.code, host.started) == (ExitCode.UNABLE, [])
     assert all(word in done.err for word in says), done.err
 
 
 @pytest.mark.parametrize("command", ["run", "shell"])
-def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
+def test_an_image_on_the_standin_gets_no_npu_unless_one_is_asked_for(host: Host, command: str) -> None:
+    assert not [word for word in host.start(command, "quickstart") if "davinci" in word]
+    host.has(cards=(0,))
+    assert not [word for word in host.start(command, "quickstart") if "davinci" in word]
     done = host(command, "quickstart")
+    assert (done.code, "no NPU works in it" in done.err) == (0, False)
+
+
+@pytest.mark.parametrize("command", ["run", "shell"])
+def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
+    done = host(command, "quickstart", "--npus", "all")
     assert (done.code, host.started) == (ExitCode.UNABLE, [])
     assert "NPUS=none" in done.err
     assert not (host.home / ".cache").exists(), "nothing started, nothing made"
@@ -416,7 +425,7 @@ def test_a_host_without_npus_starts_nothing(host: Host, command: str) -> None:
 
 def test_the_full_model_is_printed_and_what_is_missing_here_is_noted(host: Host) -> None:
     host.has(DCMI, "/usr/bin/npu-smi", cards=(0, 1))
-    done = host("run", "quickstart", "--print")
+    done = host("run", "quickstart", "--npus", "all", "--print")
     words = shlex.split(done.out.replace("\\\n", " "))
     assert words.count("--device") == 8 + 3
     assert "type=bind,source=/usr/bin/npu-smi,target=/usr/local/bin/npu-smi,readonly" in words
@@ -425,7 +434,7 @@ def test_the_full_model_is_printed_and_what_is_missing_here_is_noted(host: Host)
 
 
 def test_the_interface_is_named_to_all_that_talk_by_it(host: Host) -> None:
-    done = host("run", "quickstart", "--print", "--network", "host", "--interface", "lo")
+    done = host("run", "quickstart", "--npus", "all", "--print", "--network", "host", "--interface", "lo")
     assert "-e GLOO_SOCKET_IFNAME=lo \\\n" in done.out
     assert "-e HCCL_SOCKET_IFNAME=lo " in done.out
     assert f"source={HCCN}," in done.out
@@ -445,7 +454,7 @@ def test_a_cache_with_a_colon_in_its_path_is_mounted(
 def test_a_leftover_ranktable_is_left_out(host: Host) -> None:
     host.has(RANKTABLE)
     (host.root / RANKTABLE.lstrip("/")).write_text(json.dumps({"version": "1.2"}))
-    done = host("run", "quickstart", "--print", "--network", "host")
+    done = host("run", "quickstart", "--npus", "all", "--print", "--network", "host")
     assert f"note: {RANKTABLE} is of version 1.2, HCCL takes 1.0 on this chip: not mounted" in done.err
     assert RANKTABLE not in done.out
 
@@ -464,7 +473,7 @@ def test_compose(host: Host) -> None:
 def test_a_cluster_is_no_host_of_ours(host: Host) -> None:
     (host.home / ".cache/huggingface").mkdir(parents=True)
     words = ("--network", "host", "--interface", "bond0", "--chip", "a3", "--arch", "amd64")
-    done = host("run", "quickstart", "--print", "--format", "pod", *words)
+    done = host("run", "quickstart", "--npus", "all", "--print", "--format", "pod", *words)
     value = yaml.safe_load(done.out)
     assert kubernetes_faults(value) == []
     assert value["spec"]["containers"][0]["resources"]["limits"] == {"huawei.com/Ascend910": 16}
@@ -474,7 +483,9 @@ def test_a_cluster_is_no_host_of_ours(host: Host) -> None:
 
 
 def test_a_ray_cluster_of_n_nodes(host: Host) -> None:
-    done = host("run", "quickstart", "--print", "--format", "raycluster", "--nodes", "3", "--name", "Big_Run")
+    done = host(
+        "run", "quickstart", "--npus", "all", "--print", "--format", "raycluster", "--nodes", "3", "--name", "Big_Run"
+    )
     value = yaml.safe_load(done.out)
     assert ray_faults(value) == []
     assert (value["metadata"]["name"], value["spec"]["rayVersion"]) == ("big-run", "2.50.0")
@@ -483,8 +494,10 @@ def test_a_ray_cluster_of_n_nodes(host: Host) -> None:
 
 @pytest.mark.parametrize("form", ["docker", "compose", "pod", "raycluster"])
 def test_what_is_printed_for_elsewhere_names_the_image_where_a_registry_has_it(host: Host, form: str) -> None:
-    local = host("run", "quickstart", "--print", "--format", form)
-    done = host("run", "quickstart", "--print", "--format", form, "--registry", "registry.example:5000/team/")
+    local = host("run", "quickstart", "--npus", "all", "--print", "--format", form)
+    done = host(
+        "run", "quickstart", "--npus", "all", "--print", "--format", form, "--registry", "registry.example:5000/team/"
+    )
     (name,) = set(re.findall(r"quickstart:\S+", local.out))
     assert done.out == local.out.replace(name, f"registry.example:5000/team/{name}")
     is_cluster = form in {"pod", "raycluster"}
@@ -501,18 +514,18 @@ def test_a_printed_command_names_the_caches_that_it_mounts(
     models.mkdir()
     monkeypatch.setenv("HF_HOME", str(models))
     for form in ("docker", "compose"):
-        done = host("run", "quickstart", "--print", "--format", form)
+        done = host("run", "quickstart", "--npus", "all", "--print", "--format", form)
         assert str(models) in done.out
         assert f"{models} is mounted" in done.err or f"{models} and" in done.err
         assert "create it or use --no-caches" in done.err
         for words in (("--no-caches",), ("--registry", "registry.example/team")):
-            without = host("run", "quickstart", "--print", "--format", form, *words)
+            without = host("run", "quickstart", "--npus", "all", "--print", "--format", form, *words)
             assert str(models) not in without.out + without.err
     assert "has to be there: `build.py push` puts it there" in without.err
 
 
 def test_notes_for_a_cluster_name_what_only_its_admin_knows(host: Host) -> None:
-    command = ("run", "quickstart", "--print", "--format", "raycluster", "--nodes", "4")
+    command = ("run", "quickstart", "--npus", "all", "--print", "--format", "raycluster", "--nodes", "4")
     told = ("nodeSelector", "no folder of models or data", "NETWORK=host INTERFACE=name")
     said = host(*command).err
     assert [words for words in told if words not in said] == []
@@ -580,7 +593,10 @@ def test_a_whole_host_starts_what_is_printed(host: Host) -> None:
         ),
         (["run", "--nodes", "0", "--format", "raycluster", "--print"], ["--nodes: '0'", "1 to 9999"]),
         (["run", "--nodes", "100000000", "--format", "raycluster", "--print"], ["--nodes: '100000000'", "1 to 9999"]),
-        (["run", "--print", "-e", f"ASCEND_RT_VISIBLE_DEVICES={'9' * 5000}"], ["outside 0..7", "from 0"]),
+        (
+            ["run", "--print", "--npus", "all", "-e", f"ASCEND_RT_VISIBLE_DEVICES={'9' * 5000}"],
+            ["outside 0..7", "from 0"],
+        ),
         (["run", "--print", "--npus", "none", "-e", "=x"], ["-e '=x' is not a variable", "NAME=VALUE"]),
         (["run", "--detach", "--format", "pod", "--print"], ["--detach"]),
         (["run", "--format", "job", "--print"], ["a Job needs a command", "`--`"]),
@@ -589,7 +605,7 @@ def test_a_whole_host_starts_what_is_printed(host: Host) -> None:
         (["run", "--print", "--network", "bridge"], ["'bridge'", "host"]),
         (["run", "--print", "--runtime", "ascent"], ["'ascent'", "ascend"]),
         (["run", "--print", "--runtime", "ascend", "--npus", "none"], ["the runtime ascend adds NPUs"]),
-        (["run", "--print", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
+        (["run", "--print", "--npus", "all", "-e", "ASCEND_VISIBLE_DEVICES=0"], ["ASCEND_VISIBLE_DEVICES", "--npus"]),
         (["run", "--print", "--dev", "verl=/"], ["unknown option --dev", "-v DIR:/opt/src/NAME"]),
         (["run", "--registry", "registry.example"], ["--registry is only for what --print prints", "build.py pull"]),
         (["run", "--print", "--registry", ""], ["REGISTRY is not set"]),
@@ -633,7 +649,7 @@ def test_an_image_of_another_chip_than_the_hosts_is_not_started(host: Host, show
         folder.mkdir(parents=True)
         for name, text in (("vendor", "0x19e5"), ("device", device), ("class", "0x120000")):
             (folder / name).write_text(f"{text}\n")
-    done = host("run", "quickstart", "--detach", "--", "true")
+    done = host("run", "quickstart", "--npus", "all", "--detach", "--", "true")
     assert done.code == code, done.err
     if code:
         assert "the image is for chip 910b, and this host has a3" in done.err
