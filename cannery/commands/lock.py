@@ -71,6 +71,9 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     found = tuple(_wanted(arguments, options, store, catalog))
     failures = [one for one in found if isinstance(one, CanneryError)]
     wanted = [one for one in found if isinstance(one, Wanted)]
+    for file, day in dict.fromkeys((one.recipe.file, last_day(one.request)) for one in wanted if one.recipe):
+        if day >= arguments.today:
+            context.say(f"warning: {file}: {day}, up to which uploads count, is not over: a lock made later may differ")
     _ = context.pip  # asked once, here, and not by every thread
     resolve = partial(resolve_lock, store, catalog, asked=Asked())
     jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
@@ -84,6 +87,11 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
                 failures.append(error)
     _raise_failures(failures, made + len(failures))
     return ExitCode.DONE
+
+
+def last_day(request: LockRequest) -> str:
+    """Return the latest of the days up to which uploads count."""
+    return max((request.exclude_newer, *dict(request.package_dates).values()))
 
 
 @contextmanager

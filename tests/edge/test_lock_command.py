@@ -116,6 +116,14 @@ def test_every_lock_is_made_and_a_line_each_is_printed_in_order(small: Small) ->
     assert small.files() == before
 
 
+@pytest.mark.parametrize(("day", "warns"), [("2026-07-31", False), (TODAY, True), ("2027-01-01", True)])
+def test_a_date_that_is_not_over_is_a_warning(small: Small, day: str, *, warns: bool) -> None:
+    small.profile().write_text(small.profile().read_text().replace("2026-06-01", day))
+    done = small("lock", "stack")
+    assert done.code == 0
+    assert (f"warning: images/profiles/stack.yaml: {day}" in done.err) is warns
+
+
 def test_a_lock_that_cannot_be_made_does_not_hide_the_others(small: Small) -> None:
     small.profile("bad").write_text(STACK.replace("{name: lib}", '{name: lib, version: "7.0"}'))
     small.profile("python").write_text(
