@@ -29,6 +29,10 @@ CARDS = re.compile(r"/dev/v?davinci\d+")
 # Several cards in one word: `/dev/davinci0-3`, `/dev/davinci[0-3]`, `/dev/davinci*`.
 SEVERAL = re.compile(r"/?(?:dev/)?davinci(?:\[?\d+(?:[-,]\d+)+\]?|[^\w${]+)")
 NEAR = 0.7
+# Images of a distribution or a service, which are run without NPUs.
+PLAIN_IMAGES = frozenset(
+    {"alpine", "busybox", "debian", "hello-world", "nginx", "postgres", "python", "redis", "registry", "ubuntu"}
+)
 NOT_THERE = "docker refuses to start a container with a node that is not there (vllm-project/vllm-ascend issue 1440)"
 
 
@@ -97,6 +101,20 @@ def missing_cards(case: Case) -> Iterator[Remark]:
         what = f"{image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
         yield Remark(Severity.WARNING, "run.node.none", what, "no --device names one", fix, image)
+    elif _may_want_npus(case):
+        what = f"{image}: no card is mapped: this container sees no NPU"
+        fix = f"for NPUs: --device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
+        yield Remark(Severity.NOTE, "run.node.none", what, "no --device names one", fix, image)
+
+
+def _may_want_npus(case: Case) -> bool:
+    """Whether a container without devices may be one for NPUs: a command's, of an image whose name shows nothing.
+
+    The services of a file are not, since most files have databases and the like among them.
+    """
+    container, name = case.container, case.image.repository.removeprefix("library/")
+    is_plain = case.image.standin or name in PLAIN_IMAGES
+    return not (is_plain or container.where or container.devices or container.misread)
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:

@@ -165,6 +165,16 @@ def test_a_clean_command(capsys: pytest.CaptureFixture[str]) -> None:
     jsonschema.validate(json.loads(lint(capsys, "docker run --rm ubuntu:22.04 ls", "--json")[1]), SCHEMA)
 
 
+def test_a_command_without_a_card_is_noted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = lint(capsys, "docker run my-image:1")
+    assert code == 0
+    assert out.startswith("note [run.node.none] my-image:1: no card is mapped: this container sees no NPU\n")
+    assert out.endswith("no errors\n")
+    file = tmp_path / "compose.yaml"
+    file.write_text("services: {data: {image: my-data:1}}\n")
+    assert "run.node.none" not in lint(capsys, "--file", str(file))[1]
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
