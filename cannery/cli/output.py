@@ -21,7 +21,7 @@ MAKE = "make"
 # Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
 _OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
 # A command that make takes: alone, with a profile, a file to load or kinds to clean, and with options that make has.
-_OPTIONS = r"(?P<options>(?: --(?:file|output|pin|python|registry) [^\s`;,)]+| --force)*)"
+_OPTIONS = r"(?P<options>(?: --(?:arch|base|cann|chip|file|os|output|pin|python|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
     r"(?m)\b(?:python3? )?build\.py (?P<command>[a-z][a-z-]*)"
     r"(?: (?P<word>PROFILE|[a-z0-9][a-z0-9.-]*|(?<=clean )[a-z]+ [a-z]+|(?<=load )[^\s`;,)-][^\s`;,)]*))?"

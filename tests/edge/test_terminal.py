@@ -209,6 +209,7 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
         ("make", "`build.py doctor` and `build.py clean`", "`make doctor` and `make clean`"),
         ("make", "build.py pull x --registry a/b", "make pull PROFILE=x REGISTRY=a/b"),
         ("make", "build.py pull x --reuse", None),
+        ("make", "`build.py check x --chip a3 --pin a==1`", "`make check PROFILE=x PIN=a==1 CHIP=a3`"),
         ("make", "`build.py check x --pin a==1 --pin b==2`", "`make check PROFILE=x PIN='a==1 b==2'`"),
         ("make", "for the first: `--pin a==1 --pin b==2`", "for the first: `PIN='a==1 b==2'`"),
         ("make", "`build.py check x --pin a==1`", "`make check PROFILE=x PIN=a==1`"),
