@@ -230,7 +230,10 @@ def test_what_arrives_beside_a_lost_connection_stays(
         send(repository, location, content, moved)
 
     monkeypatch.setattr(transfer, "send_blob", unlucky)
-    push(store, "demo:1", route(registry))
+    to = route(registry)
+    push(store, "demo:1", to)
+    assert isinstance(to.view, View)
+    assert to.view.last[2:] == (sum(map(len, registry.blobs.values())),) * 2  # all of them were sent by this push
     assert sorted(sent) == sorted([*set(sent), lost.digest])
     assert at_once[-1:] == [WAITS[0]]
     assert ("team/demo", "1") in registry.manifests

@@ -62,9 +62,9 @@ class Progress:
         self._sizes = {blob.digest: blob.size for blob in blobs} | self._sizes
 
     def done(self, blob: Blob, *, was_there: bool = False) -> None:
-        """Report that a blob is complete; one that was there before counts as no bytes."""
+        """Report that a blob is complete; one that was there before this transfer counts as no bytes."""
         with self._lock:
-            if was_there:
+            if was_there and blob.digest not in self._done:
                 self._sizes[blob.digest] = 0
             self._moved[blob.digest] = self._sizes[blob.digest]
             self._done.add(blob.digest)
