@@ -77,7 +77,7 @@ def layer_words(layers: Iterable[Layer]) -> list[str]:
 
 def env_of(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of an image by the part `Config` of its configuration."""
-    return dict(line.split("=", 1) for line in config.get("Env") or ())
+    return {name: value for name, _, value in (line.partition("=") for line in config.get("Env") or ())}
 
 
 def image_config(

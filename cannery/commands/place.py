@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine, lost_connection
-from cannery.errors import UnableError
+from cannery.errors import NetworkError, UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
 from cannery.sandbox.io.able import why_not
 from cannery.store.io.store import Store
@@ -121,14 +121,27 @@ def _fetch(context: Context, store: Store, layers: Sequence[Layer]) -> None:
     from cannery.ship.io.registry import access_of, refusals
     from cannery.store.io.transfer import Route, bring
 
-    access, hint = access_of(context.pip, context.env), "the same command goes on from here"
-    for name in dict.fromkeys(layer.origins[0] for layer in layers):
-        some, words = [layer for layer in layers if layer.origins[0] == name], f"fetching layers of {name}"
-        with (
-            refusals(access, name.partition("/")[0], name, hint, "fetch: "),
-            transfer(words, 0, sys.stderr, is_terminal=context.is_terminal) as view,
-        ):
-            bring(store, Route(f"{name}:latest", access, view, context.say), some)
+    access = access_of(context.pip, context.env)
+    failure: NetworkError | None = None
+    hint = (
+        "the same command goes on from here. `image` with --registry takes them from another registry that has them; "
+        "after `clean images`, this host makes them itself"
+    )
+    for name in dict.fromkeys(origin for layer in layers for origin in layer.origins):
+        some = [layer for layer in layers if name in layer.origins and not store.is_here(layer.diff_id)]
+        words = f"fetching layers of {name}"
+        if not some:
+            continue
+        try:
+            with (
+                refusals(access, name.partition("/")[0], name, hint, "fetch: "),
+                transfer(words, 0, sys.stderr, is_terminal=context.is_terminal) as view,
+            ):
+                bring(store, Route(f"{name}:latest", access, view, context.say), some)
+        except NetworkError as error:
+            failure = error
+    if failure and not all(store.is_here(layer.diff_id) for layer in layers):
+        raise failure
 
 
 def use_lock(cache: Path) -> Path:

@@ -31,7 +31,8 @@ _PYTHON = re.compile(r"[0-9]+(\.[0-9]+){2}[a-z0-9+]*\s[\s\S]*")
 def take_foundation(work: Work, dock: Dock) -> None:
     """Take the foundation of the plan of `work` from a registry, if it is there and not here. A failure is reported."""
     place, name = work.place, foundation_reference(work.plan)
-    if place.find(name) is not None:
+    here = place.find(name)
+    if here and (isinstance(place, EnginePlace) or all(map(place.store.is_here, here.layers))):
         return
     reference = published_reference(dock.registry, name)
     try:

@@ -97,11 +97,14 @@ def parse_config(text: bytes) -> dict[str, Any]:
         value = json.loads(text)
         settings = value.get("config") or {}
         labels = settings.get("Labels") or {}
-        is_whole = all(DIGEST.fullmatch(one) for one in diff_ids(value)) and {*map(type, labels.values())} <= {str}
+        texts = [*labels.values(), *(settings.get("Env") or ())]
+        is_whole = all(DIGEST.fullmatch(one) for one in diff_ids(value)) and {*map(type, texts)} <= {str}
+        is_whole &= isinstance(settings.get("Env") or [], list)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a character is no text
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"no configuration of an image: {error}") from error
     if not is_whole:
-        raise ValueError("the image configuration names no layers, or labels that are no text")
+        raise ValueError("the image configuration names no layers, or labels or an environment that are no text")
     return cast("dict[str, Any]", value)
 
 

@@ -19,6 +19,7 @@ from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
 from cannery.assemble.image import PYTHON_LABEL
 from cannery.assemble.io.code import known_python
+from cannery.commands import place
 from cannery.engine.io.registry import Access, Login
 from cannery.engine.io.transfer_view import TransferView
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
@@ -381,6 +382,51 @@ def test_layers_go_from_one_registry_to_another_without_the_disk(
             assert target.blobs["team/demo", digest] == registry.blobs["team/demo", digest]
     config = other.needed(route(registry).reference).id
     assert [path.name for path in (other.folder / "blobs/sha256").iterdir()] == [config[7:]]
+
+
+def test_a_layer_comes_from_another_registry_where_the_newest_has_gone(
+    store: Store, registry: StoringRegistry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = left_there(store, registry, LOWER)
+    with StoringRegistry() as second:
+        push(other, route(registry).reference, route(second))
+        assert other.needed_layer(sha(LOWER)).origins == (f"{second.host}/team/demo", f"{registry.host}/team/demo")
+    with StoringRegistry() as third:
+        push(other, route(registry).reference, route(third))
+        assert ("team/demo", "1") in third.manifests
+    context: Any = SimpleNamespace(pip=PipSettings(), env={}, say=print, is_terminal=False)
+    place._fetch(context, other, [other.needed_layer(sha(LOWER))])
+    assert other.is_here(sha(LOWER))
+    assert f"fetching layers of {second.host}/team/demo: not done" in capsys.readouterr().err
+
+
+def test_layers_that_no_registry_gives_any_more_are_reported(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER)
+    registry.blobs.clear()
+    context: Any = SimpleNamespace(pip=PipSettings(), env={}, say=print, is_terminal=False)
+    with pytest.raises(NetworkError) as caught:
+        place._fetch(context, other, [other.needed_layer(sha(LOWER))])
+    assert "after `clean images`" in caught.value.hint
+
+
+def test_a_further_registry_is_known_for_layers_that_are_not_here(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER)
+    with StoringRegistry() as second:
+        push(store, "demo:1", route(second))
+        fetch(other, route(second), "arm64", lazily=True)
+        layer = other.needed_layer(sha(LOWER))
+    assert layer.is_remote
+    assert layer.origins == (f"{second.host}/team/demo", f"{registry.host}/team/demo")
+
+
+@pytest.mark.parametrize(
+    "odd", [{"Env": "PATH=/bin"}, {"Env": [1]}, {"Labels": {"a": "\ud800"}}, {"Env": ["A=\udfff"]}]
+)
+def test_an_odd_configuration_is_refused(store: Store, odd: dict[str, Any]) -> None:
+    value = json.loads(config_of(sha(LOWER))) | {"config": odd}
+    store.add(io.BytesIO(LOWER))
+    image = store.put(json.dumps(value).encode(), "odd:1")
+    assert store.find(image) is None
 
 
 def test_a_layer_that_its_registry_has_lost_is_reported(store: Store, registry: StoringRegistry) -> None:

@@ -221,6 +221,10 @@ class Repository:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._session.close()
 
     def published(self, wanted: str, digest: str = "", arch: str = "") -> Published:

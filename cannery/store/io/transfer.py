@@ -21,7 +21,7 @@ from cannery.engine.io.blobs import (
     send_blob,
 )
 from cannery.engine.io.registry import Repository
-from cannery.engine.oci import DeniedError, MalformedError, PassingError
+from cannery.engine.oci import DeniedError, MalformedError, PassingError, RefusedError
 from cannery.errors import FindingsError, UnableError
 from cannery.store.describe import DOCKER, Blob, Layer, diff_ids, manifest_text, parse_config
 from cannery.store.io.archive import parts
@@ -225,10 +225,20 @@ class _Push:
             send_blob(repository, location, content, moved)
         return True
 
+    def _source(self, layer: Layer) -> Repository:
+        """Return the first repository that has a layer now, or the last one that should have it."""
+        for name in layer.origins[:-1]:
+            source = self.route.at(name).open()
+            with suppress(RefusedError):
+                if has_blob(source, layer.digest):
+                    return source
+            source.close()
+        return self.route.at(layer.origins[-1]).open()
+
     @contextmanager
     def _content(self, blob: Blob) -> Iterator[Content]:
         if isinstance(blob, Layer) and blob.is_remote:
-            with self.route.at(blob.origins[0]).open() as source:
+            with self._source(blob) as source:
                 yield remote_content(source, blob.digest, blob.size)
         else:
             self.store.check(blob)
@@ -250,8 +260,10 @@ def fetch(store: Store, route: Route, arch: str, *, lazily: bool = False) -> Eng
             if not lazily:
                 _fetch_layers(store, repository, layers, progress, route.say)
             for layer in layers:
-                if not store.has(layer.diff_id):
-                    store.note(layer)
+                known = store.layer(layer.diff_id)
+                if known is None or known.is_remote:
+                    is_same = known is not None and known.digest == layer.digest
+                    store.note(known.also_in(route.name) if known and is_same else layer)
             place = repository.reference
             names = [f"{route.name}@{digest}", *([] if place.digest else [f"{route.name}:{place.tag}"])]
             found.append(store.put(config, *names))
