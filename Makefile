@@ -14,7 +14,7 @@ endef
 override RUN := $(HAS_PYTHON)@"$$HOST_PYTHON" tools/make_command.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status engine-remove clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report
+.PHONY: help setup setup-dev list show check lock outdated plan render image verify run shell push pull save bundle load patches engine-start engine-stop engine-status engine-remove clean test test-all unit lint goldens reference docs relock lint-run doctor diff sbom report new index search
 
 help: ## print targets and variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{line = sprintf("  make %-14s", $$1); n = split($$2, words, " "); \
@@ -46,6 +46,8 @@ list: ## list the profiles
 	$(RUN) list
 show: ## show PROFILE, or with SETTINGS=1 the settings of this machine
 	$(RUN) show
+new: ## write a new profile, PROFILE, as a copy of another one (ARGS='--like quickstart')
+	$(RUN) new
 check: ## report whether the versions of PROFILE work together, and why not
 	$(RUN) check
 lock: ## resolve PROFILE (or all profiles) into images/locks
@@ -72,6 +74,10 @@ push: ## push PROFILE's verified image to REGISTRY (ATTACH=1: with its bill and 
 	$(RUN) push
 pull: ## pull the image of PROFILE's plan from REGISTRY
 	$(RUN) pull
+index: ## write what REGISTRY has, as JSON and as a page, to out/index
+	$(RUN) index
+search: ## list the images of REGISTRY that hold packages (ARGS='vllm>=0.20'; CHIP=a3)
+	$(RUN) search
 save: ## the same as bundle
 	$(RUN) save
 bundle: ## write PROFILE's image to OUTPUT, a file with its own loader (SINCE=…: only the layers that are new since that)

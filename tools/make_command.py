@@ -45,9 +45,11 @@ OTHERS = ("PROFILE", "VERL_PATH", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
 # Targets for which PROFILE has to be set.
 NEED_PROFILE = (
-    *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell"),
+    *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell", "new"),
     *("push", "pull", "save", "bundle", "sbom", "report"),
 )
+# Targets whose words are in ARGS, each with an example.
+ARGS_EXAMPLES = {"diff": "'main:quickstart quickstart'", "search": "'vllm>=0.20'"}
 # Targets of the engine for tests, which is no command of build.py.
 ENGINE = "engine-"
 _WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
@@ -113,15 +115,15 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
     if target in {"lock", "doctor"} or is_other:
         return profile.split()
     if target in NEED_PROFILE and not profile:
-        missing(target, "PROFILE", "quickstart")
+        missing(target, "PROFILE", "mine" if target == "new" else "quickstart")
     if target in NEED_PROFILE:
         return profile.split() if target == "image" else [profile]
     if target == "load":
         return [given.get("FILE") or missing(target, "FILE", "quickstart.tar")]
     if target == "lint-run":
         return (["-"] if given.get("CMD") else []) + (["--file", given["FILE"]] if given.get("FILE") else [])
-    if target == "diff" and not given.get("ARGS"):
-        missing(target, "ARGS", "'main:quickstart quickstart'")
+    if target in ARGS_EXAMPLES and not given.get("ARGS"):
+        missing(target, "ARGS", ARGS_EXAMPLES[target])
     return given.get("KIND", "").split() if target == "clean" else []
 
 

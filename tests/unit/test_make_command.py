@@ -41,6 +41,10 @@ import pytest
         ("lint-run", {"FILE": "c.yaml", "ARCH": "arm64"}, "lint-run --file c.yaml --arch arm64"),
         ("lint-run", {"ARGS": "--file=x.yaml"}, "lint-run --file=x.yaml"),
         ("diff", {"ARGS": "main:quickstart quickstart"}, "diff main:quickstart quickstart"),
+        ("new", {"PROFILE": "mine", "ARGS": "--like quickstart"}, "new mine --like quickstart"),
+        ("index", {"REGISTRY": "h/t"}, "index --registry h/t"),
+        ("search", {"ARGS": "vllm>=0.20", "CHIP": "a3", "REGISTRY": "h/t"},
+         "search --chip a3 --registry h/t vllm>=0.20"),
         ("sbom", {"PROFILE": "quickstart", "FORMAT": "spdx"}, "sbom quickstart --format spdx"),
         ("report", {"PROFILE": "quickstart", "AGAINST": "old.json"}, "report quickstart --against old.json"),
         ("doctor", {"ARGS": "--root a"}, "doctor --root a"),
@@ -79,13 +83,16 @@ def test_a_switch_is_off_by_its_word(value: str, is_on: bool) -> None:
 
 @pytest.mark.parametrize("target", make_command.NEED_PROFILE)
 def test_a_profile_that_is_missing_is_named_with_an_example(target: str) -> None:
-    with pytest.raises(ValueError, match=f"PROFILE is not set, for example: make {target} PROFILE=quickstart"):
+    example = "mine" if target == "new" else "quickstart"
+    with pytest.raises(ValueError, match=f"PROFILE is not set, for example: make {target} PROFILE={example}"):
         make_command.command(target, {})
 
 
 def test_a_file_that_is_missing_and_an_unknown_variable() -> None:
     with pytest.raises(ValueError, match="ARGS is not set, for example: make diff ARGS='main:quickstart quickstart'"):
         make_command.command("diff", {})
+    with pytest.raises(ValueError, match="for example: make search ARGS='vllm>="):
+        make_command.command("search", {})
     with pytest.raises(ValueError, match=r"FILE is not set, for example: make load FILE=quickstart\.tar$"):
         make_command.command("load", {})
     with pytest.raises(ValueError, match=r"unknown variable PROFIL; did you mean PROFILE\?$"):
