@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uv import find_uv_bin
@@ -17,13 +16,14 @@ from cannery.assemble.image import Settings, config_text, image_config
 from cannery.assemble.io.folder import write_changes
 from cannery.assemble.io.sink import GzipSink
 from cannery.recipe.environment import python_home
-from cannery.sandbox.box import Bind, Box, box_command
+from cannery.sandbox.box import Box, Mount, box_command
 from cannery.sandbox.dockerfile import read_stages, wanted_stages
 from cannery.sandbox.io.stages import MADE_EMPTY, OF_BOXES
 from cannery.store.io.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from cannery.engine.io.find import Engine
     from cannery.plan import Plan
@@ -50,7 +50,7 @@ def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
     store, mounts, upper = Store(cache / "images"), cache / "mounts", cache / "changes"
     mounts.mkdir()
     base, lowers = store.attributes(plan.base_reference), store.lowers(plan.base_reference)
-    binds = (Bind(wheels, WHEELS), Bind(Path(find_uv_bin()), "/run/uv"))
+    binds = (Mount(str(wheels), WHEELS, read_only=True), Mount(find_uv_bin(), "/run/uv", read_only=True))
     env = dict(line.split("=", 1) for line in base["Config"]["Env"])
     box = Box(lowers, ("/bin/sh", "-c", command), upper=upper, binds=binds, env=env)
     subprocess.run(box_command(box, mounts), check=True)
