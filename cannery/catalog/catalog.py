@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from packaging.utils import canonicalize_name
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from cannery.catalog import fields
 from cannery.catalog.addresses import Host, Index, Published, Registries
@@ -75,6 +75,13 @@ class Pin(Closed):
     commit: fields.CommitText | None = None
     release: fields.VersionText | None = None
     reason: fields.Text = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_mapping(cls, value: object) -> object:
+        if isinstance(value, str):
+            raise FaultError("a mapping is expected here", f"write `- {{name: {value}}}`")
+        return value
 
 
 class Later(Closed):

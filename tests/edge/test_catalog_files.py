@@ -204,6 +204,7 @@ def test_versions_and_dates_need_no_quotes(images: Path) -> None:
     [
         (QUICKSTART, "shm_size: 16g", "shm_sise: 16g", "shm_sise: unknown key; did you mean shm_size"),
         (QUICKSTART, "{name: verl,", "{nmae: verl,", "components.12.nmae: unknown key; did you mean name"),
+        (QUICKSTART, "- {name: numpy}", "- numpy", "a mapping is expected here; write `- {name: numpy}`"),
         # A key of another place is not offered again.
         (
             QUICKSTART,
