@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tarfile
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from cannery.host.io.place import ImagePlace
     from cannery.ship.bundle import SideFile
     from cannery.ship.io.archive import Packed
+
+WRITTEN = "name what `build.py bundle` or `build.py save` wrote"
 
 
 @engine_errors()
@@ -171,8 +174,10 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
     path = Path(arguments.file)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it is not a regular file" if path.exists() else "no such file"
-        raise UsageError(what, where=str(path), hint="name what `build.py bundle` or `build.py save` wrote")
+        raise UsageError(what, where=str(path), hint=WRITTEN)
     side = read_side_of(path)
+    if side is None and not tarfile.is_tarfile(path):
+        raise UsageError("this is no archive", where=str(path), hint=WRITTEN)
     if side is None and not arguments.force:
         hint = f"copy it too, or the archive may be cut off; `build.py load {path} --force` loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)

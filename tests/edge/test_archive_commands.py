@@ -124,6 +124,15 @@ def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path) -> Non
         load._loaded(context(tmp_path), place(), HELD, ("stack:1",), "x.tar")
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_text_is_no_archive(tmp_path: Path, force: bool) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# Cannery\n")
+    with pytest.raises(UsageError, match="this is no archive") as caught:
+        load.load_file(argparse.Namespace(file=str(path), force=force), context(tmp_path))
+    assert (caught.value.where, "build.py bundle" in caught.value.hint) == (str(path), True)
+
+
 def test_a_bundle_of_another_image_than_its_side_file_describes_is_not_loaded(tmp_path: Path) -> None:
     path, made = write(tmp_path)
     side = SideFile("bundle", path.name, path.stat().st_size, "0" * 64, HELD)
