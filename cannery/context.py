@@ -162,8 +162,12 @@ def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), 
         cache = Path(named).expanduser().absolute()
     except RuntimeError as error:
         raise UsageError(f"CANNERY_CACHE: {str(named)!r} names no user of this host", hint="name a folder") from error
-    if any(one.resolve().is_relative_to(cache.resolve()) for one in (home_of(env) or Path("/"), root / "images")):
-        what = f"CANNERY_CACHE: {cache} is not a folder for the cache only: `clean` would remove your files in it"
+    mine = home_of(env) or Path("/")
+    if any(one.resolve().is_relative_to(cache.resolve()) for one in (mine, root / "images")):
+        whose = "is your home directory: it " if cache.resolve() == mine.resolve() else ""
+        what = (
+            f"CANNERY_CACHE: {cache} {whose}is not a folder for the cache only: `clean` would remove your files in it"
+        )
         raise UsageError(what, hint=f"name a folder of its own, for example {cache / 'cannery-cache'}")
     return Context(
         root=root,

@@ -48,7 +48,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for kind, count, size, old, free in rows:
         print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
     if not kinds:
-        context.say(f"`build.py clean trials out` removes these; the cache is {context.cache}")
+        context.say(f"`build.py clean trials out` removes these two kinds; the cache is {context.cache}")
     return ExitCode.DONE
 
 
