@@ -137,6 +137,8 @@ def _start_without_engine(
         raise UnableError(what, hint=f"name a folder of this host: -v DIR:{named[0].partition(':')[2]}")
     place = store_place(context)
     image = place.needed(plan.reference, arguments.profile)
+    volumes = tuple(map(_from_root, container.request.volumes))
+    container = replace(container, request=replace(container.request, volumes=volumes))
     container = _with_caches(container, arguments, context, plan, make=True)
     box = container_box(container, place.store.lowers(image.id), place.attributes(image.id)["Config"])
     context.say(
@@ -146,6 +148,12 @@ def _start_without_engine(
         code = subprocess.run(place.command(replace(box, network=True)), env=context.env, check=False).returncode
         came.clear()  # they were the shell's
     sys.exit(code)
+
+
+def _from_root(volume: str) -> str:
+    """Return a volume with the whole path of its folder, as docker finds `./models`: a box begins in another one."""
+    folder = host_folder(volume)
+    return f"{Path(folder).absolute()}{volume.removeprefix(folder)}" if folder else volume
 
 
 def _form(arguments: argparse.Namespace) -> RunFormat:

@@ -332,6 +332,11 @@ def test_a_shell_without_an_engine_is_a_box(host: Host, monkeypatch: pytest.Monk
     with pytest.raises(SystemExit):
         host("shell", "quickstart", "--npus", "none", "--no-caches", "--", "sh", "-c", "exit 7")
     assert ran.pop()[-3:] == ("sh", "-c", "exit 7")
+    with pytest.raises(SystemExit):
+        host("shell", "quickstart", "--npus", "none", "--no-caches", "-v", "./data:/data", "-v", "..:/up:ro")
+    script = next(word for word in ran.pop() if "/data" in word)
+    assert f"bind {Path.cwd()}/data /data ,nodev" in script.splitlines()
+    assert f"bind {Path.cwd()}/.. /up ,nodev,ro" in script.splitlines()
     done = host("shell", "quickstart", "--npus", "none", "--no-caches", "-v", "data:/data")
     assert (done.code, len(ran)) == (ExitCode.UNABLE, 1)
     assert "-v data:/data: this is a volume of Docker" in done.err
