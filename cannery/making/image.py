@@ -74,9 +74,9 @@ def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = N
     has_foundation = not is_baked and place.find(foundation_reference(plan)) is not None
     if isinstance(place, StorePlace) and not has_foundation:
         _check_runs(work, place, "foundation")
-    has_sources = any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
-    is_foreign = plan.build_arch is not plan.recipe.target.arch
-    if plan.recipe.base.kind is BaseKind.STANDIN and (has_sources or is_foreign or not has_foundation):
+    needs_base = not has_foundation or any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
+    needs_base |= plan.build_arch is not plan.recipe.target.arch or isinstance(place, EnginePlace)  # for a bake by hand
+    if plan.recipe.base.kind is BaseKind.STANDIN and needs_base:
         make_standins(work)
     fetch = time.time()
     context.say(f"{context.shown(folder)}: {rendered(context, work.catalog, plan, folder)}")
