@@ -240,6 +240,16 @@ def test_a_mindspeed_llm_is_for_one_mindspeed() -> None:
     assert answers(recipe, "fit", catalog) == []
 
 
+def test_a_wheel_of_apex_is_what_a_mindspeed_llm_asks_for() -> None:
+    """Its pin is 0.1, and the build of component apex-wheel is 0.1+ascend."""
+    mine = '  - {name: apex-wheel, version: "0.1"}\n'
+    recipe, catalog = megatron("0.8.0", "0.8.0", mine + LLM.removeprefix(APEX))
+    assert answers(recipe, "requirement", catalog) == []
+    other = '  - {name: apex-wheel, version: "0.2"}\n'
+    recipe, catalog = megatron("0.8.0", "0.8.0", other + LLM.removeprefix(APEX))
+    assert "asks for apex==0.1+ascend, the profile has apex 0.2" in answers(recipe, "requirement", catalog)[0]
+
+
 def test_a_mindspeed_llm_without_apex_is_an_error_that_names_the_wheel() -> None:
     recipe, catalog = megatron("0.8.0", "0.8.0", LLM.removeprefix(APEX))
     (found,) = answers(recipe, "requirement", catalog)

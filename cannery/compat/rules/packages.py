@@ -176,9 +176,14 @@ def requirements(subject: Subject) -> Iterator[Finding]:
     The ways out: another version of the package, another pin of the source, an override.
     """
     has = "the lock has" if subject.lock else "the profile has"
+    # A pin without its local part means the build that the component's index has (`0.1` is 0.1+ascend).
+    builds = {(c.package, c.version or ""): c.full_version for c in subject.recipe.wheels}
     for who, requirement in asks(subject):
         name, version = requirement.package, subject.versions.get(requirement.package)
-        if version is None or requirement.allows(version) or name in subject.overridden or who.known is None:
+        build = builds.get((name, version or "")) or version
+        if version is None or build is None or name in subject.overridden or who.known is None:
+            continue
+        if requirement.allows(build):
             continue
         part = who.component
         others: dict[str, Known] = {f"commit {pin}": one for pin, one in part.revisions.items() if pin != who.commit}
