@@ -68,10 +68,6 @@ def asked(subject: Subject) -> Iterator[Finding]:
             cells = {key: fit for row in reversed(rows) for key, fit in row.fits.items()}
             made = listed(phrase(key, fit) for key, fit in cells.items())
             yield note("row", f"{name} {subject.versions[name]} is made for {made}", cited(subject.table, rows))
-    if subject.recipe.pins:
-        what = f"`exclude_newer` does not count for what is pinned by hand: {listed(subject.recipe.pins)}"
-        why = f"a trial may try a newer release; everything else is as of {subject.recipe.profile.exclude_newer}"
-        yield note("pin-date", what, why)
     for source in subject.recipe.unknown:
         release, file = f"{source.name} {source.version}", f"images/components/{source.name}.yaml"
         fix = f"to lock and build it: `build.py facts {source.name}=={source.version}` adds it to releases in {file}"
