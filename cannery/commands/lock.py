@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Resolutions at once: each is a process of uv's that mostly waits for an index, so threads are enough.
 WORKERS = 4
+# Changed packages that are printed of a lock.
+SHOWN = 20
 # Seconds between two looks at whether those that were interrupted have ended, and after which they are killed.
 TICK, GRACE = 0.1, 2.0
 
@@ -174,9 +176,10 @@ def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) 
 
 
 def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
-    """Write a lock, and print it; one of the build tools where it has changed."""
+    """Write a lock, and print it and how its packages have changed; one of the build tools where it has changed."""
+    before = present_lock(store, lock_path(store, wanted.request)) if wanted.standard else None
     if wanted.standard:
-        made = with_known_files(made, present_lock(store, lock_path(store, wanted.request)))
+        made = with_known_files(made, before)
     changed = write_lock(store, wanted.path, made)
     if wanted.recipe is None and not changed:  # of the build tools
         return
@@ -187,6 +190,14 @@ def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
     state += f"; not downloaded, hash taken from images/hashes.yaml: {published}" if published else ""
     shown = store.shown(wanted.path)
     print(f"{shown}: {len(made.packages)} packages, {size:.0f} MB{state}{'' if changed else ', unchanged'}", flush=True)
+    if before and changed:
+        from cannery.report.difference import difference, of_lock
+
+        found = [one for one in difference(of_lock("", before), of_lock("", made)).changes if one.section == "packages"]
+        for one in found[:SHOWN]:
+            print(f"  {one}")
+        if len(found) > SHOWN:
+            print(f"  and {len(found) - SHOWN} more")
     if not wanted.standard:
         print(f"  for this set of pins alone; to keep them, write them into the file of profile {made.profile}")
 

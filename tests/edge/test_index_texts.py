@@ -84,6 +84,20 @@ def test_a_date_that_hides_every_release_is_blamed_by_name(small: Small) -> None
     assert "images/profiles/stack.yaml" in done.err
 
 
+def test_a_rewritten_lock_is_printed_by_what_has_changed(small: Small) -> None:
+    first = small("lock", "stack", "--arch", "amd64")
+    assert first.code == 0, first.err
+    text = small.profile().read_text()
+    small.index.add(make_wheel("fresh", "1.0"))
+    small.index.add(make_wheel("tool", "1.0.1", ["fresh"]))
+    small.profile().write_text(text.replace('{name: tool, version: "1.0"}', '{name: tool, version: "1.0.1"}'))
+    done = small("lock", "stack", "--arch", "amd64")
+    assert done.code == 0, done.err
+    assert "\n  + fresh 1.0\n" in done.out
+    assert "\n  ~ tool 1.0 → 1.0.1\n" in done.out
+    assert "→" not in small("lock", "stack", "--arch", "amd64").out
+
+
 def test_a_pin_by_hand_may_be_newer_than_the_date_and_what_it_asks_for_may_not(small: Small) -> None:
     done = small("check", "stack", "--pin", "lib==2.0", "--all")
     assert done.code == 0, done.out
