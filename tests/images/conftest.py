@@ -24,7 +24,7 @@ def run_flags(cannery: Cannery, image: Image, device_nodes: tuple[str, ...]) -> 
 
     The printed command is the chip's full model; this host has no driver to mount.
     """
-    text = cannery.build_py("run", PROFILE, "--print").stdout
+    text = cannery.build_py("run", PROFILE, "--npus", "all", "--print").stdout
     words = shlex.split(text.replace("\\\n", " "))
     assert words[:2] == ["docker", "run"]
     assert words[-1] == image.reference
