@@ -186,20 +186,21 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
     result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
     made = replace(made, seconds=time.monotonic() - arguments.clock)
-    is_asked = bool(arguments.push) and arguments.proof == UNVERIFIED
-    code = ExitCode.UNABLE if why and not is_asked else exit_code(result)
-    lesser = _lesser(work, result, why, arguments.proof if arguments.push else "")
+    pushed = arguments.proof if arguments.push else ""
+    is_unable = bool(why) and pushed != UNVERIFIED
+    code = ExitCode.UNABLE if is_unable else exit_code(result)
+    lesser = _lesser(work, result, why, pushed)
     references = plan.references[:1] if lesser else _tagged(work, code)
-    value = _value(plan, references, made, result) | ({"error": lesser} if code is ExitCode.UNABLE else {})
+    value = _value(plan, references, made, result) | ({"error": lesser} if is_unable else {})
     outcome = Outcome(code, table(plan, references, made, result), value)
     if lesser:
-        work.context.say(f"{'error' if code is ExitCode.UNABLE else 'warning'}: {lesser}")
+        work.context.say(f"{'error' if is_unable else 'warning'}: {lesser}")
     if code is ExitCode.VERIFY_FAILED:
         return outcome
     if folder := _layout_folder(arguments):
         _write_layout(work, folder)
         outcome = replace(outcome, text=f"{outcome.text}\n{'written to':<12} {folder}")
-    if arguments.push and (not why or is_asked):
+    if arguments.push and not is_unable:
         try:
             _push(arguments, work)
         except CanneryError:

@@ -187,6 +187,17 @@ def test_an_image_that_cannot_be_verified_here_is_pushed_where_that_is_asked_for
     assert ("error" in outcome.value) == (not pushed)
 
 
+def test_a_check_that_needs_an_npu_is_no_error_of_the_image(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = SimpleNamespace(status=3, report={"result": "failed"}, reused=False)
+    monkeypatch.setattr(image, "verify_built", lambda *_: result)
+    monkeypatch.setattr(image, "table", lambda *_: "")
+    work: Any = SimpleNamespace(plan=plan(), place=SimpleNamespace(tag=lambda *_: None, why_not=""), context=context)
+    arguments = argparse.Namespace(no_verify=False, output=None, push=False, proof="", clock=0.0)
+    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
+    assert outcome.code == ExitCode.UNABLE
+    assert "error" not in outcome.value
+
+
 def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     pushed: list[Any] = []
     monkeypatch.setattr(module, "find_engine", lambda *_: pytest.fail("an engine was looked for"))
