@@ -91,14 +91,12 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         else:
             check_store_space(place.store.folder, plan)
         how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
-        made = built(work, folder, how, _dock(arguments, work))
+        made = built(work, folder, how, _dock(arguments, work) if arguments.registry else None)
     return _proved(arguments, work, made)
 
 
-def _dock(arguments: argparse.Namespace, work: Work) -> Dock | None:
-    """Return the place of the plan in REGISTRY; None without REGISTRY."""
-    if not arguments.registry:
-        return None
+def _dock(arguments: argparse.Namespace, work: Work) -> Dock:
+    """Return the place of the plan in REGISTRY."""
     from cannery.commands.registry import dock_of
     from cannery.ship.published import parse_registry
 
@@ -115,7 +113,7 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
         raise UsageError(
             "--attach, --sign, --unverified and --partial only work with --push", hint="add --push, or leave them out"
         )
-    if arguments.push or arguments.registry:
+    if arguments.push or arguments.reuse or arguments.registry:
         from cannery.ship.published import parse_registry
 
         parse_registry(arguments.registry)
@@ -263,17 +261,14 @@ def _write_layout(work: Work, folder: str) -> None:
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> Outcome | None:
     """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
-    from cannery.commands.registry import dock_of
     from cannery.engine.io.client import EngineError
     from cannery.ship.io.registry import pull_image
-    from cannery.ship.published import parse_registry
 
-    registry = parse_registry(arguments.registry)
     place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     before = known_layers(place)
     try:
-        dock = dock_of(context, place, plan, registry)
+        dock = _dock(arguments, work)
         found = pull_image(dock)
     except (NetworkError, EngineError) as error:
         context.say(f"not reused: {error}\nbuilding instead")
