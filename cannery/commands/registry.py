@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cannery.assemble.trial import TRIAL_LABEL
-from cannery.commands import options_of, print_json, row_lines
+from cannery.commands import options_of, print_result, row_lines
 from cannery.commands.place import engine_errors, kept_place, place_with
 from cannery.engine.io.registry import insecure_registries
 from cannery.engine.io.transfer_view import transfer
@@ -179,17 +179,14 @@ def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 def _print(context: Context, dock: Dock, now: Published | None, image: EngineImage) -> None:
     digest = now.digest if now else ""
-    if context.is_json:
-        value = {
-            "reference": dock.reference,
-            "digest": digest,
-            "id": image.id,
-            "platform": image.platform,
-            "aliases": dock.aliases,
-            "local": dock.plan.reference,
-        }
-        print_json(value)
-        return
+    value = {
+        "reference": dock.reference,
+        "digest": digest,
+        "id": image.id,
+        "platform": image.platform,
+        "aliases": dock.aliases,
+        "local": dock.plan.reference,
+    }
     rows = {
         "image": dock.reference,
         "digest": digest,
@@ -198,7 +195,7 @@ def _print(context: Context, dock: Dock, now: Published | None, image: EngineIma
         "also tagged": ", ".join(dock.aliases),
         "here": dock.plan.reference,
     }
-    print("\n".join(row_lines(rows.items())))
+    print_result(context, value, row_lines(rows.items()))
 
 
 COMMANDS = {"push": push, "pull": pull}
