@@ -51,7 +51,7 @@ def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
     mounts.mkdir()
     base, lowers = store.attributes(plan.base_reference), store.lowers(plan.base_reference)
     binds = (Mount(str(wheels), WHEELS, read_only=True), Mount(find_uv_bin(), "/run/uv", read_only=True))
-    env = dict(line.split("=", 1) for line in base["Config"]["Env"])
+    env = store.needed(plan.base_reference).env
     box = Box(lowers, ("/bin/sh", "-c", command), upper=upper, binds=binds, env=env)
     subprocess.run(box_command(box, mounts), check=True)
     left_out = (*OF_BOXES, *MADE_EMPTY)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from posixpath import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cannery.engine.oci import env_of
 from cannery.plan.manifest import labels
 from cannery.recipe.environment import start_folder
 
@@ -73,11 +74,6 @@ def settings_of(plan: Plan) -> Settings:
 def layer_words(layers: Iterable[Layer]) -> list[str]:
     """Return the line of each layer in the history of an image."""
     return [f"cannery: {layer.name}: {layer.summary}" for layer in layers]
-
-
-def env_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of an image by the part `Config` of its configuration."""
-    return {name: value for name, _, value in (line.partition("=") for line in config.get("Env") or ())}
 
 
 def image_config(

@@ -164,13 +164,19 @@ def read_config(body: bytes) -> ImageConfig:
     return image_config(architecture, value.get("config"))
 
 
+def env_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables in the table `config` of an image's configuration, which `docker inspect` shows too."""
+    env = config.get("Env")
+    pairs = (line.partition("=") for line in env if isinstance(line, str)) if isinstance(env, list) else ()
+    return {name: value for name, _, value in pairs}
+
+
 def image_config(architecture: str, config: object) -> ImageConfig:
     """Return the configuration from its table `config`, which `docker inspect` shows too; null means empty."""
     table = config if isinstance(config, dict) else {}
-    env, labels = table.get("Env"), table.get("Labels")
-    pairs = [line.partition("=") for line in env if isinstance(line, str)] if isinstance(env, list) else []
+    labels = table.get("Labels")
     texts = {str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
-    return ImageConfig(architecture, {name: value for name, _, value in pairs}, texts)
+    return ImageConfig(architecture, env_of(table), texts)
 
 
 def read_token(body: bytes) -> str:

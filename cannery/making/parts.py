@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cannery.assemble.image import Settings, config_text, env_of, image_config
+from cannery.assemble.image import Settings, config_text, image_config
 from cannery.build.stages import brought, spans
 from cannery.engine.io.find import INSTALL
 from cannery.errors import UnableError
@@ -147,7 +147,7 @@ def _root(place: StorePlace, name: str) -> Root:
     """Return an image of the store as the root of a stage."""
     from cannery.sandbox.io.stages import Root
 
-    return Root(place.store.lowers(name), env_of(place.attributes(name)["Config"]))
+    return Root(place.store.lowers(name), place.store.needed(name).env)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cannery.assemble.image import env_of
+from cannery.engine.oci import env_of
 from cannery.errors import UnableError, UsageError
 from cannery.host.facts import card_text, uid_of
 from cannery.run.mounts import Found, beside, driver_mounts, network_mounts, ranktable_mounts

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cannery.assemble.image import env_of
 from cannery.engine.io.containers import label_words, own_name
 from cannery.engine.stream import client_words
 from cannery.errors import UnableError, VerifyFailedError
@@ -265,7 +264,7 @@ def _look_command(request: VerifyRequest, runner: Runner, options: list[str]) ->
     """Return the command that runs this Cannery's script with this host's Python on the files of a stored image."""
     place = runner.place
     assert isinstance(place, StorePlace)  # noqa: S101 - an engine runs what it has
-    env = json.dumps(env_of(place.attributes(request.image)["Config"]))
+    env = json.dumps(place.store.needed(request.image).env)
     words = (sys.executable, "-Ic", _LOOK, str(runner.program), env, ",".join(NOT_OF_FILES), "--json", *options)
     return place.command(Box(place.store.lowers(request.image), words, outside=True))
 
