@@ -61,6 +61,10 @@ class Layer(Blob):
     origins: tuple[str, ...] = ()
     is_remote: bool = False
 
+    def repositories(self, registry: str) -> list[str]:
+        """Return the repositories of a registry that have the blob, without the registry's host."""
+        return [one.removeprefix(f"{registry}/") for one in self.origins if one.startswith(f"{registry}/")]
+
     def also_in(self, repository: str) -> Layer:
         """Return the layer with one more repository that has it, the newest first."""
         kept = [one for one in self.origins if one != repository]
@@ -71,7 +75,7 @@ def full_name(reference: str) -> str:
     """Return a reference with all of its parts, so that two spellings of one name are equal. Raises `UsageError`."""
     found = parse_reference(reference, "IMAGE")
     end = f"@{found.digest}" if found.digest else f":{found.tag}"
-    return f"{found.registry}/{found.repository}{end}"
+    return f"{found.name}{end}"
 
 
 def attributes(image_id: str, config: Mapping[str, Any], names: Iterable[str], size: int) -> dict[str, Any]:

@@ -239,6 +239,11 @@ class ImageReference:
         """What a registry is asked for: the digest where there is one, else the tag."""
         return self.digest or self.tag
 
+    @property
+    def name(self) -> str:
+        """The repository with its registry, `host/path`."""
+        return f"{self.registry}/{self.repository}"
+
 
 def parse_reference(text: str, option: str = "BASE") -> ImageReference:
     """Read a reference; without a tag it is `latest`. Raises `UsageError` for what no engine would take."""
@@ -289,7 +294,7 @@ def mirrored(reference: str, mirrors: Mapping[str, Sequence[str]]) -> tuple[str,
     found = parse_reference(reference)
     named, digest = split_digest(reference)
     tag = f":{found.tag}" if ":" in named.rpartition("/")[2] or not digest else ""
-    name = f"{found.registry}/{found.repository}"
+    name = found.name
     key = max((key for key in mirrors if name == key or name.startswith(f"{key}/")), key=len, default=None)
     if key is None:
         return ()

@@ -182,7 +182,7 @@ def registry_images(text: str, cann: str, settings: PipSettings, env: Mapping[st
             digest = repository.published(wanted.tag).digest
     except RefusedError as error:
         raise NetworkError(f"{text}: {error}", hint="`docker login` there, and check the name") from error
-    return found, f"configurations of {wanted.registry}/{wanted.repository}, {wanted.tag} at {digest}"
+    return found, f"configurations of {wanted.name}, {wanted.tag} at {digest}"
 
 
 def checkout_images(folder: Path, cann: str) -> tuple[dict[str, Made], str]:

@@ -79,7 +79,6 @@ def remote_content(repository: Repository, digest: str, size: int) -> Content:
     A read raises `RefusedError`, which names the repository, also for a blob of another size: more bytes than the
     length of an upload would be a request of their own to the registry that gets them.
     """
-    place = f"{repository.reference.registry}/{repository.reference.repository}"
 
     def blocks(start: int) -> Iterator[bytes]:
         skipped, left = 0, size - start
@@ -101,7 +100,7 @@ def remote_content(repository: Repository, digest: str, size: int) -> Content:
         except RefusedError as error:
             # A login that is refused there is not one to the registry that gets the blob.
             kind = RefusedError if isinstance(error, DeniedError) else type(error)
-            raise kind(f"{place}, which has a layer: {error}") from error
+            raise kind(f"{repository.reference.name}, which has a layer: {error}") from error
 
     return Content(digest, size, lambda start: Blocks(named(start)))
 

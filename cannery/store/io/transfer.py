@@ -101,12 +101,6 @@ class Route:
     view: TransferView
     say: Callable[[str], None]
 
-    @property
-    def name(self) -> str:
-        """The repository, as `host/name`."""
-        place = parse_reference(self.reference)
-        return f"{place.registry}/{place.repository}"
-
     def at(self, repository: str) -> Route:
         """Return the route to read from another repository, as `host/name`."""
         return replace(self, reference=f"{repository}:latest", access=replace(self.access, actions=""))
@@ -135,8 +129,7 @@ def push(store: Store, name: str, route: Route) -> None:
     """
     config, layers = parts(store, name)
     place = parse_reference(route.reference)
-    home = f"{place.registry}/"
-    known = {origin.removeprefix(home) for layer in layers for origin in layer.origins if origin.startswith(home)}
+    known = {repository for layer in layers for repository in layer.repositories(place.registry)}
 
     def send(progress: Progress, sources: Sequence[str]) -> None:
         with ExitStack() as stack:
@@ -145,7 +138,7 @@ def push(store: Store, name: str, route: Route) -> None:
             _Push(store, route, progress).all(connections, (*layers, config))
             with suppress(OSError):  # it only saves a later push some bytes; another user's store cannot be written
                 for layer in filter(None, (store.layer(layer.diff_id) for layer in layers)):
-                    store.note(layer.also_in(f"{home}{place.repository}"))
+                    store.note(layer.also_in(place.name))
             connections[0].put_manifest(place.tag, DOCKER.manifest, manifest_text(DOCKER, config, layers))
 
     def job(progress: Progress) -> None:
@@ -208,10 +201,9 @@ class _Push:
             raise _EndedError
         if has_blob(repository, blob.digest):
             return False
-        home, own = f"{repository.reference.registry}/", repository.reference.repository
-        origins = blob.origins if isinstance(blob, Layer) else ()
-        there = [origin.removeprefix(home) for origin in origins if origin.startswith(home)]
-        location = begin_upload(repository, blob.digest, [source for source in there if source != own])
+        there = blob.repositories(repository.reference.registry) if isinstance(blob, Layer) else []
+        others = [source for source in there if source != repository.reference.repository]
+        location = begin_upload(repository, blob.digest, others)
         if not location:
             return False  # it was mounted from there
         report = self.progress.moved(blob)
@@ -257,15 +249,12 @@ def fetch(store: Store, route: Route, arch: str, *, lazily: bool = False) -> Eng
     def job(progress: Progress) -> None:
         with route.open() as repository:
             config, digest, layers = _described(repository, arch)
-            if not lazily:
+            if lazily:
+                _note_layers(store, layers)
+            else:
                 _fetch_layers(store, repository, layers, progress, route.say)
-            for layer in layers:
-                known = store.layer(layer.diff_id)
-                if known is None or known.is_remote:
-                    is_same = known is not None and known.digest == layer.digest
-                    store.note(known.also_in(route.name) if known and is_same else layer)
             place = repository.reference
-            names = [f"{route.name}@{digest}", *([] if place.digest else [f"{route.name}:{place.tag}"])]
+            names = [f"{place.name}@{digest}", *([] if place.digest else [f"{place.name}:{place.tag}"])]
             found.append(store.put(config, *names))
 
     route.patiently(job, keeps=True)
@@ -294,9 +283,19 @@ def _described(repository: Repository, arch: str) -> tuple[bytes, str, list[Laye
     blobs, wanted = repository.manifest(entry.manifest).layers, _layers_of(config)
     if len(blobs) != len(wanted):
         raise MalformedError(f"its manifest has {len(blobs)} layers, and its configuration {len(wanted)}")
-    origin = (f"{place.registry}/{place.repository}",)
-    layers = [Layer(*blob, one, blob[1], origin, is_remote=True) for one, blob in zip(wanted, blobs, strict=True)]
+    pairs = zip(wanted, blobs, strict=True)
+    layers = [Layer(digest, size, one, size, (place.name,), is_remote=True) for one, (digest, size) in pairs]
     return config, there.digest, layers
+
+
+def _note_layers(store: Store, layers: Sequence[Layer]) -> None:
+    """Note layers that stay in their registry, unless they are here; one that is known gets a further registry."""
+    for layer in layers:
+        known = store.layer(layer.diff_id)
+        if known is None or (known.is_remote and known.digest != layer.digest):
+            store.note(layer)
+        elif known.is_remote:
+            store.note(known.also_in(layer.origins[0]))
 
 
 def _fetch_layers(
@@ -305,8 +304,7 @@ def _fetch_layers(
     missing = [layer for layer in layers if not store.is_here(layer.diff_id)]
     size = sum(layer.size for layer in missing)
     store.check_room(size, "fetched")
-    place = repository.reference
-    say(f"fetching {len(missing)} of {len(layers)} layers of {place.registry}/{place.repository}, {size / 1e9:.2f} GB")
+    say(f"fetching {len(missing)} of {len(layers)} layers of {repository.reference.name}, {size / 1e9:.2f} GB")
     progress.expect(missing)
     for layer in missing:
         _fetch_layer(store, repository, layer, progress)
