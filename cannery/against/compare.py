@@ -97,7 +97,7 @@ def read_facts(config: EngineImage, seen: Mapping[str, Any], bases: Mapping[str,
 
 
 def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str], str]]:
-    """Give (part of CANN, pattern of its version, path) of each version file of the base lines."""
+    """Yield (part of CANN, pattern of its version, path) of each version file of the base lines."""
     for file in (file for line in bases.values() for file in line.version_files):
         pattern = re.escape(file.line).replace(re.escape("{version}"), r"(\S+)")
         for arch in Arch:
@@ -211,7 +211,7 @@ class Difference:
 
 
 def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Iterator[Difference]:
-    """Give packages that do not fit each other, each pair once: those of the table first, torch_npu first of all.
+    """Yield packages that do not fit each other, each pair once: those of the table first, torch_npu first of all.
 
     Pairs of which both are `settled` are left out: the profile has the two together.
     """
@@ -231,7 +231,7 @@ def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Ite
 
 
 def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator[tuple[str, str, str]]:
-    """Give (key, what is wanted, source) where no row of the package's release fits: one of several rows is enough."""
+    """Yield (key, what is wanted, source) where no row of the package's release fits: one of several rows is enough."""
     if not is_version(one.version):
         return
     here = _versions(image)
@@ -357,7 +357,7 @@ def _target(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Give what differs among packages, those that the profile names before the others."""
+    """Yield what differs among packages, those that the profile names before the others."""
     for name, version in sorted(expected.packages.items(), key=lambda item: (item[0] not in expected.named, item[0])):
         found = _version(image, name)
         if not found or not is_equal(version, found):
@@ -366,7 +366,7 @@ def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Give packages that share a folder, and those of the deny list that are not the profile's own."""
+    """Yield packages that share a folder, and those of the deny list that are not the profile's own."""
     have = image.packages
     table = expected.catalog.compatibility
     for names in table.exclusive:
@@ -382,7 +382,7 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Give the profile's variables that the image's ENV does not have or sets otherwise."""
+    """Yield the profile's variables that the image's ENV does not have or sets otherwise."""
     env = image.config.env
     recipe = expected.recipe
     line, tag, target = recipe.base.line, recipe.base.found, recipe.target

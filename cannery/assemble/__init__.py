@@ -1,1 +1,1 @@
-"""Makes the layers of an image straight from its wheels, byte for byte as the build stages make them."""
+"""Makes the layers of an image directly from its wheels. They have the same bytes as layers that BuildKit makes."""

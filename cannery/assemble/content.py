@@ -1,4 +1,4 @@
-"""The content of a layer on the host, and the layer that is made of it."""
+"""The content of a layer, and the layer that is made from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel on this host, and its hash."""
+    """A wheel on this host and its hash."""
 
     path: PurePath
     sha256: str
@@ -31,9 +31,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a layer: wheels and trees with their byte code, {path: text}, {path of a link: target}, whiteouts.
+    """The content of a layer: wheels and trees with their byte code, text files, links and whiteouts.
 
-    The paths in `below` are left out, because a lower layer has those files. `stage` names the layer in timelines.
+    `texts` is {path: text}, `links` is {path: target}, and `gone` are the paths that get a whiteout. The paths in
+    `below` are left out, because a lower layer has them. `stage` names the layer in timelines.
     """
 
     wheels: tuple[Wheel, ...] = ()
@@ -47,7 +48,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Place:
-    """Where wheels are installed: the minor version of the Python there (`3.11`), and every file's mtime in seconds."""
+    """Where wheels are installed: the minor version of Python (`3.11`), and the mtime of every file in seconds."""
 
     python: str
     epoch: int

@@ -1,8 +1,8 @@
 """Names of the parts of an image, and the image configuration that lists their layers.
 
-The foundation is at the bottom: system packages and the empty virtual environment. BuildKit or a sandbox makes it, and
-a changed pin does not change it. The host makes the groups of wheels. Sources are built on top of them, since some
-compile against the wheels.
+The lowest part is the foundation: system packages and the empty virtual environment. BuildKit or a sandbox makes it,
+and a changed pin does not change it. The host makes the layers of wheels. Sources are built on top, because some of
+them compile against the wheels.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 # Fields of the configuration that an image takes over from its base.
 _KEPT = ("Env", "Entrypoint", "Cmd", "WorkingDir", "User", "ExposedPorts", "Volumes", "StopSignal", "Shell")
 
-# The `sys.version` of a foundation that is in a registry. It decides the byte code of the images that are built on it.
+# A label with the `sys.version` of a foundation in a registry. It decides the byte code of images built on it.
 PYTHON_LABEL = "org.cannery.python"
 
 
 def foundation_reference(plan: Plan) -> str:
-    """Return the name of a plan's foundation. It ends with a digest of everything that decides its content."""
+    """Return the name of a plan's foundation, which ends with a digest of all its inputs."""
     layers = [[layer.name, layer.digest] for layer in plan.foundation]
     inputs = (plan.base_reference, str(plan.recipe.target.arch), start_folder(plan.recipe), layers)
     return f"cannery-foundation:{_key(*inputs)}"
 
 
 class Part(NamedTuple):
-    """A target of the rendered folder, the name of its image, and the images that replace lower stages, by stage."""
+    """A target of the bake file, the name of its image, and {stage: image} of lower stages that are already built."""
 
     target: str
     reference: str
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 def part_references(below: Sequence[str], layers: Sequence[Layer]) -> tuple[str, str]:
-    """Return the names of two images: of the layers `below` (DiffIDs), and of the sources `layers` built on them."""
+    """Return the names of two images: the layers `below` (DiffIDs), and the source `layers` built on top of them."""
     return f"cannery-wheels:{_key(*below)}", f"cannery-sources:{_key(*below, *(layer.digest for layer in layers))}"
 
 
@@ -72,17 +72,17 @@ def settings_of(plan: Plan) -> Settings:
 
 
 def layer_words(layers: Iterable[Layer]) -> list[str]:
-    """Return the line of each layer in the history of an image."""
+    """Return the text of each layer for the history of an image."""
     return [f"cannery: {layer.name}: {layer.summary}" for layer in layers]
 
 
 def image_config(
     parent: Mapping[str, Any], diff_ids: Sequence[str], words: Sequence[str], settings: Settings, epoch: int
 ) -> dict[str, Any]:
-    """Return the configuration of an image of some layers on those of another (OCI image specification, "config").
+    """Return the OCI configuration of an image: the layers of `parent`, and `diff_ids` on top.
 
-    `parent` is what the engine reports of that one (`docker inspect`), `epoch` the new image's time in seconds;
-    `words` go into the history, one for each layer. The label of a shared foundation is not taken over.
+    `parent` is the output of `docker inspect`. `words` has the history text of each new layer, `epoch` the creation
+    time in seconds. The label of a shared foundation is not copied.
     """
     created = datetime.fromtimestamp(epoch, UTC).isoformat().replace("+00:00", "Z")
     before = parent["Config"]
@@ -105,13 +105,13 @@ def image_config(
 
 
 def config_text(config: Mapping[str, Any]) -> bytes:
-    """Return a configuration as bytes, whose SHA-256 is the image's id in an engine with the classic store."""
+    """Return a configuration as bytes. Their SHA-256 is the image's id in an engine with the classic image store."""
     return json.dumps(config, sort_keys=True).encode()
 
 
 def common_layers(layers: Sequence[str], images: Iterable[Sequence[str]]) -> int:
-    """Return how many of `layers`, from the lowest up, an engine has whose images have these layers.
+    """Return how many of `layers`, counted from the lowest, an engine with these `images` already has.
 
-    A classic engine knows a layer only on the ones that it was put on.
+    An engine with the classic image store can reuse a layer only on top of the same lower layers.
     """
     return max((len(commonprefix([[*layers], [*image]])) for image in images), default=0)

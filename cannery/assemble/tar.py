@@ -1,6 +1,6 @@
-"""The bytes of a layer's tar as Docker writes them, by the rules of Go's archive/tar, so that digests are equal.
+"""Writes tar headers with the same bytes as Docker (Go's archive/tar), so that layers have the same digests.
 
-Python's `TarInfo.tobuf` writes other device fields, other names of PAX headers, and other bytes for non-ASCII names.
+Python's `TarInfo.tobuf` writes different device fields, PAX header names, and bytes for non-ASCII names.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
-# Bytes of a header's name, of its link, and of the folder before a name that is longer.
+# Bytes of the name and link fields, and of the prefix field that holds the folder of a long name.
 _NAME, _PREFIX = 100, 155
-# The most that eleven octal digits hold.
+# The largest numbers of eleven and of seven octal digits.
 _MOST = 8**11 - 1
 _MOST_ID = 8**7 - 1
 
 
 class Kind(Enum):
-    """What an entry is, by its type flag."""
+    """The type flag of an entry."""
 
     FILE = b"0"
     HARD_LINK = b"1"
@@ -33,9 +33,10 @@ class Kind(Enum):
 
 
 class Entry(NamedTuple):
-    """A file, folder or link of a layer: its path in the image, permissions, size, and the target of a link.
+    """A file, folder or link of a layer: path in the image, permissions, size, and target of a link.
 
-    `owner` is uid and gid, `mtime` in seconds (None: the layer's own), `capability` the bytes of security.capability.
+    `owner` is (uid, gid). `mtime` is in seconds; None means the layer's default. `capability` has the bytes of the
+    extended attribute security.capability.
     """
 
     path: str
@@ -49,7 +50,7 @@ class Entry(NamedTuple):
 
 
 def with_folders(entries: Iterable[Entry]) -> list[Entry]:
-    """Return entries and the folders above them in a layer's order: by the parts of their paths, as bytes."""
+    """Return entries and their parent folders, in the order of `order`."""
     given = {entry.path: entry for entry in entries}
     made: dict[str, Entry] = {}
     for path in given:
@@ -61,21 +62,21 @@ def with_folders(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def order(path: str) -> list[bytes]:
-    """Return the key that sorts paths as a layer has them."""
+    """Return the key that sorts paths in a layer: the parts of the path as bytes."""
     return os.fsencode(path).split(b"/")
 
 
 def above(path: str) -> list[str]:
-    """Return the folders above an absolute path, the highest first."""
+    """Return the parent folders of an absolute path, the highest first."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def head(entry: Entry, epoch: int) -> bytes:
-    """Return the header of an entry; `epoch` (seconds) is its default mtime. Its content and `padding` follow.
+    """Return the header of an entry; `epoch` (seconds) is its default mtime. The content and `padding` follow it.
 
-    A long name is split at a folder if both parts fit. Otherwise, and if it is not ASCII, a PAX header comes first, and
-    the plain header has only the ASCII characters.
+    A long name is split at a folder if both parts fit. Otherwise, and for a non-ASCII name, a PAX header comes first,
+    and the plain header has only the ASCII characters.
     """
     if entry.size > _MOST or max(entry.owner) > _MOST_ID:
         raise ValueError(f"{entry.path}: {entry.size} bytes of {entry.owner} are too many for a layer")
@@ -93,12 +94,12 @@ def head(entry: Entry, epoch: int) -> bytes:
 
 
 def padding(size: int) -> bytes:
-    """Return the zero bytes that fill the last block of a content of `size` bytes."""
+    """Return the zero bytes that fill the last block after `size` bytes of content."""
     return bytes(-size % BLOCK)
 
 
 def _cut(name: bytes) -> tuple[bytes, bytes]:
-    """Return a prefix and the rest of a name (archive/tar, splitUSTARPath); ("", name) where it cannot be cut."""
+    """Return a prefix and the rest of a name (archive/tar, splitUSTARPath); (b"", name) if it cannot be split."""
     if len(name) <= _NAME:
         return b"", name
     last = min(len(name) - name.endswith(b"/"), _PREFIX + 1)
@@ -110,7 +111,7 @@ def _cut(name: bytes) -> tuple[bytes, bytes]:
 def _header(name: bytes, kind: Kind, numbers: tuple[int, ...], link: bytes = b"", prefix: bytes = b"") -> bytes:
     """Return a header block; `numbers` are mode, uid, gid, size and mtime."""
     mode, uid, gid, size, mtime = numbers
-    # A PAX header has no device numbers, not even those of none.
+    # A PAX header has zero bytes here, other headers have octal zeros.
     devices = bytes(16) if kind is Kind.EXTENDED else b"0000000\0" * 2
     block = b"%b%07o\0%07o\0%07o\0%011o\0%011o\0        %b%bustar\x0000%b%b%b%b" % (
         name.ljust(_NAME, b"\0"), mode, uid, gid, size, mtime, kind.value, link.ljust(_NAME, b"\0"),
@@ -120,14 +121,14 @@ def _header(name: bytes, kind: Kind, numbers: tuple[int, ...], link: bytes = b""
 
 
 def _records(name: bytes, link: bytes, capability: bytes) -> bytes:
-    """Return the PAX records of what does not fit a header."""
+    """Return the PAX records of the values that do not fit a header."""
     wanted = {b"linkpath": link, b"path": name}
     records = b"".join(_record(k, v) for k, v in wanted.items() if len(v) > _NAME or not v.isascii())
     return (_record(b"SCHILY.xattr.security.capability", capability) if capability else b"") + records
 
 
 def _record(key: bytes, value: bytes) -> bytes:
-    """Return a PAX record, which begins with its own length."""
+    """Return a PAX record. It begins with its own length."""
     rest = len(key) + len(value) + len(" =\n")
     length = rest + len(str(rest))
     length = rest + len(str(length))
@@ -140,7 +141,7 @@ def _pax_name(name: bytes) -> bytes:
 
 
 def _plain(name: bytes) -> bytes:
-    """Return the part of a name that a header holds. A name that is cut after a slash loses that slash."""
+    """Return the part of a name that fits a header. A name that is cut after a slash loses that slash."""
     plain = _ascii(name)
     return plain[:_NAME].rstrip(b"/") if len(plain) > _NAME else plain
 

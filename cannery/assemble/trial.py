@@ -1,7 +1,7 @@
-"""Trials: the wheels that differ from the locked set of a profile, as one layer on the locked image.
+"""Trials: the wheels that differ from the locked set of a profile, as one layer on top of the locked image.
 
-A locked image has a layer for each group of wheels, so a changed pin would make its whole group again. A trial takes
-only the time and the size of its own wheels. After `lock` they are in groups again.
+A locked image has one layer for each group of wheels, so a changed pin would rebuild its whole group. A trial adds only
+the changed wheels. After `lock`, they are part of the groups.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from cannery.lock.lock import LockedPackage
     from cannery.plan import Plan
 
-# The OCI image specification, "Whiteouts": an empty file of this name removes the one of the layers below.
+# An empty file with this prefix removes the file of that name from lower layers (OCI image specification, "Whiteouts").
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
-# Names the locked image that a trial is a layer on.
+# A label with the name of the locked image below a trial.
 TRIAL_LABEL = "org.cannery.trial"
-# The most bytes of changed wheels in a trial. More is built as groups.
+# The most bytes of changed wheels in a trial. Larger changes are built as groups.
 MOST_BYTES = 150_000_000
 
 
@@ -38,13 +38,13 @@ class Trial:
 
     @property
     def words(self) -> str:
-        """The versions that it adds, or the packages that it removes."""
+        """The versions that the trial adds, or else the packages that it removes."""
         names = [f"{package.name} {package.version}" for package in self.added]
         return ", ".join(names or [f"no {package.name}" for package in self.removed])
 
 
 def trial_of(plan: Plan, locked: Plan) -> Trial | None:
-    """Return what `plan` changes on the image of `locked`; None if it changes more than some wheels."""
+    """Return the changes of `plan` on the image of `locked`; None if it changes more than a few wheels."""
     if _beside_wheels(plan) != _beside_wheels(locked):
         return None
     before, now = _wheels(locked), _wheels(plan)
@@ -60,7 +60,7 @@ def trial_of(plan: Plan, locked: Plan) -> Trial | None:
 
 
 def _beside_wheels(plan: Plan) -> tuple[object, ...]:
-    """Return everything that decides the content of an image, except its wheels and the manifest."""
+    """Return all inputs of an image except its wheels and the manifest."""
     foundation = [(layer.name, layer.digest) for layer in plan.foundation]
     return foundation, plan.links, plan.sources, plan.env, plan.epoch
 
@@ -70,9 +70,9 @@ def _wheels(plan: Plan) -> dict[str, LockedPackage]:
 
 
 def removals(old: Iterable[str], new: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Return the paths to remove of the files `old`: those that neither `new` nor `others` has.
+    """Return the paths in `old` to remove: those that are neither in `new` nor in `others`.
 
-    A folder that only `old` has is removed as a whole, with byte code and everything else in it.
+    A folder that only `old` has is removed as a whole, with everything in it.
     """
     stays = set(new) | set(others)
     folders = {folder for path in stays for folder in above(path)}

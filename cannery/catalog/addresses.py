@@ -1,10 +1,10 @@
-"""Where files come from: package indexes, git hosts and registries of the catalog, and hashes that others published.
+"""Where files come from: package indexes, git hosts and registries of the catalog, and published hashes of wheels.
 
-Files of the catalog are committed, so an address holds no credentials: the host's own settings have them (pip's, git's
-credential helper, docker's login). Messages do not show an address that may have some.
+Catalog files are committed, so an address must not have credentials. They belong in the settings of the host: pip's
+settings, git's credential helper, `docker login`. Messages do not show an address that may have credentials.
 
-A lock takes hashes of images/hashes.yaml where the index is not reached. A wrong hash can only stop a build, since the
-file that is downloaded is compared with it.
+If an index cannot be reached, a lock takes its hashes from images/hashes.yaml. A wrong hash there can only stop a
+build, because each download is compared with it.
 """
 
 import re
@@ -22,7 +22,7 @@ from cannery.errors import UsageError
 from cannery.util.addresses import parse_reference
 
 REPOSITORY = "{repository}"
-# `git@host:path`, as ssh writes it: the user's name is no secret. One that begins with - is an option to ssh.
+# `git@host:path`, as ssh writes it. The user name is not secret. ssh would read a leading - as an option.
 SCP = re.compile(r"(?!-)[A-Za-z0-9_.-]+@(?!-)[A-Za-z0-9.-]+:[^\s@:?#]+")
 SSH_USER = re.compile(r"(?<=^ssh://)(?!-)[A-Za-z0-9_.-]+@")
 HOST = re.compile(r"(?!-)[\w.-]+|\[[0-9A-Fa-f:.]+\]")
@@ -33,13 +33,13 @@ REGISTRY_HINT = "leave them out here, and use `docker login` on the host"
 
 
 def checked_url(text: str, schemes: Collection[str], example: str) -> None:
-    """Raise `FaultError` unless `text` is a URL of one of `schemes`: a host (not of `file`), a path, and no more."""
+    """Raise `FaultError` unless `text` is a URL with one of `schemes`, a host (except for `file`), and only a path."""
     fault = FaultError(f"{text!r} is not a URL", f"written like {example}")
     if not text.isprintable() or re.search(r"\s", text):
         raise fault
     try:
         parts = urlsplit(text)
-        _ = parts.port  # raises for what is no port
+        _ = parts.port  # raises for an invalid port
     except ValueError as error:
         raise FaultError(f"{text!r} is not a URL: {error}", f"written like {example}") from error
     if parts.scheme not in schemes:
@@ -65,7 +65,7 @@ def _index_url(value: str) -> str:
 
 
 def host_url(value: str) -> str:
-    """Return the URL of a git host's repositories. Raises `FaultError` for what is none, or has credentials."""
+    """Return the URL template of a git host. Raises `FaultError` if it is invalid or has credentials."""
     is_scp = SCP.fullmatch(value.replace(REPOSITORY, "r"))
     plain = value if is_scp else SSH_USER.sub("", value)
     if "@" in plain and not is_scp:
@@ -94,9 +94,9 @@ def _registry(value: str) -> str:
 
 
 def reference_fault(text: str) -> str:
-    """Return why an image reference of a user is refused, without parts that may be secret; "" when it is read.
+    """Return why a user's image reference is refused, or "". The text has no part of it that may be secret.
 
-    Refused are a scheme, credentials, and the query of an address, where tokens are.
+    A reference must not have a scheme, credentials, or a query (which may have a token).
     """
     named, _, digest = text.rpartition("@")
     if "://" in text:
@@ -112,11 +112,11 @@ RegistryText = Annotated[str, parsed(_registry)]
 
 
 class Index(Closed):
-    """A package index that the stacks name: its URLs in the order in which they are tried.
+    """A package index that components name: its URLs, in the order in which they are tried.
 
-    `pages` are mirrors that are plain pages of links, tried before them. `public_pages` are such mirrors that messages
-    name, and that nothing asks before the user has set one.
-    Without a URL, what is bound to it comes from files of the user (WHEELHOUSE, find-links).
+    `pages` are mirrors in the form of one page of links; they are tried first. `public_pages` are such mirrors that
+    messages suggest; they are only used if the user sets them. An index without a URL gets its wheels from files of
+    the user (WHEELHOUSE, find-links).
     """
 
     urls: tuple[IndexUrl, ...]
@@ -126,10 +126,7 @@ class Index(Closed):
 
 
 class Host(Closed):
-    """A git host: the URL of a repository there, `{repository}` standing for `owner/name`.
-
-    `mirrors` are tried before it.
-    """
+    """A git host: the URL of its repositories, with `{repository}` for `owner/name`. `mirrors` are tried first."""
 
     url: HostUrl
     mirrors: tuple[HostUrl, ...] = ()
@@ -139,12 +136,12 @@ class Registries(Closed):
     """Where CANN images are published: full repositories, in the order in which they are tried."""
 
     repositories: tuple[RegistryText, ...] = Field(min_length=1)
-    # By OS, where its images have repositories of their own.
+    # By OS, if its images are in other repositories.
     by_os: dict[OsText, tuple[RegistryText, ...]] = Field(default_factory=dict)
     source: Text
 
     def of(self, os: str) -> tuple[str, ...]:
-        """Return the repositories of images on `os`."""
+        """Return the repositories of the images with `os`."""
         return self.by_os.get(os) or self.repositories
 
 
@@ -159,7 +156,7 @@ def _wheel(text: str) -> str:
 
 
 class PublishedFile(Closed):
-    """A wheel, its sha256, its bytes where they are published too, and in how many independent places it was seen."""
+    """A wheel, its sha256, its size (0: not published), and how many independent places publish that hash."""
 
     file: Annotated[str, parsed(_wheel)]
     sha256: Sha256Text
@@ -169,7 +166,7 @@ class PublishedFile(Closed):
 
 
 class Published(Closed):
-    """What is known of the files of one index: where it was read, and when."""
+    """The published hashes of files on one index, with their source and date."""
 
     source: Text = Field(min_length=8)
     date: DateText

@@ -1,6 +1,6 @@
-"""The catalog: frozen models of the files below images/, which `cannery.catalog.io.read` reads.
+"""The catalog: frozen models of the files in images/, which `cannery.catalog.io.read` reads.
 
-Unknown keys are refused; `cannery.catalog.fields` checks single values. docs/reference/fields.md explains the fields of
+Unknown keys are errors. `cannery.catalog.fields` checks single values. docs/reference/fields.md explains the fields of
 profiles and components.
 """
 
@@ -21,11 +21,11 @@ from cannery.catalog.fields import NAME, once, parsed
 from cannery.errors import UsageError
 from cannery.vocab import Arch, BaseKind
 
-# What every distribution's tools take as a name in /etc/passwd; the driver's user has capitals.
+# A user name that the tools of every distribution accept. The driver's user has capital letters.
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
-# Below are the distribution's own users, above are nobody (65534) and what OpenShift gives to namespaces.
+# Lower numbers are users of the distribution. Higher ones are nobody (65534) and OpenShift's ranges for namespaces.
 FIRST_ID, LAST_ID = 1000, 60000
-# The driver's installer makes its user with this number on hosts, and gives the device nodes to it (case U01).
+# The driver's installer creates a user with this number on the host, which owns the device nodes (case U01).
 DRIVER_ID = 1000
 
 
@@ -39,7 +39,7 @@ def _user_name(value: str) -> str:
 
 
 class ImageUser(Closed):
-    """A user with a name, a number, a group of the same name, and a home /home/<name>."""
+    """A user with a uid, a group of the same name, and the home /home/<name>."""
 
     name: Annotated[str, parsed(_user_name)]
     uid: int = Field(DRIVER_ID, ge=FIRST_ID, le=LAST_ID)
@@ -47,30 +47,29 @@ class ImageUser(Closed):
 
     @property
     def home(self) -> str:
-        """The folder that HOME names."""
+        """The value of HOME."""
         return f"/home/{self.name}"
 
 
 class Reasoned(Closed):
-    """A requirement that bends the resolution, with the reason it is there."""
+    """A requirement that changes the resolution, with its reason."""
 
     requirement: fields.RequirementText
     reason: fields.Text = Field(min_length=8)
 
 
 class Warned(Closed):
-    """What somebody who takes the stack has to know, as `check` prints it: a warning, and why it is so."""
+    """A warning about a stack that `check` prints, with its reason."""
 
     what: fields.Text
     reason: fields.Text = Field(min_length=8)
 
 
 class Pin(Closed):
-    """A component that a profile takes, at which version and why."""
+    """A component of a profile, with its version and the reason for it."""
 
     name: fields.Name
-    # Of wheels: the exact version. Of a source: the full commit, or the release on the package index in
-    # its place.
+    # Wheels have an exact version. A source has a full commit, or a release on the package index.
     version: fields.VersionText | None = None
     commit: fields.CommitText | None = None
     release: fields.VersionText | None = None
@@ -85,14 +84,14 @@ class Pin(Closed):
 
 
 class Later(Closed):
-    """A package whose uploads count up to another day than the profile's, with the reason."""
+    """Another `exclude_newer` date for one package, with the reason."""
 
     date: fields.DateText
     reason: fields.Text = Field(min_length=8)
 
 
 class Substitute(Closed):
-    """Another version of a component on the stand-in base, where the profile's own cannot be had, and why."""
+    """The version of a component on the stand-in base, if the profile's version is not available there, and why."""
 
     name: fields.Name
     version: fields.VersionText
@@ -100,14 +99,14 @@ class Substitute(Closed):
 
 
 class Replaced(Closed):
-    """Marks a documented set of the past: the day of its guide, and the profile to take in its place."""
+    """Marks a documented set of the past: the date of its guide, and the profile that replaces it."""
 
     date: fields.DateText
     by: fields.Name
 
 
 class TargetDefaults(Closed):
-    """The target a profile is made for, and what else it may be built for."""
+    """The default target of a profile, and the other arches and Pythons that it may be built for."""
 
     cann: fields.CannText
     chip: fields.ChipText
@@ -120,13 +119,13 @@ class TargetDefaults(Closed):
 class Profile(Closed):
     """One file of images/profiles: a stack."""
 
-    # The profile whose fields this one takes and changes, and the packages that are left out of them
-    # (`cannery.catalog.documents`). The other fields are those of both together.
+    # The profile that this one extends, and the inherited packages to leave out (`cannery.catalog.documents`).
+    # The other fields here have the result of both profiles.
     extends: fields.Name | None = None
     without: tuple[fields.Name, ...] = ()
-    # The description that the image's label has.
+    # The description in the image's label.
     summary: fields.LineText
-    # Its place in lists of profiles, lowest first; those that were replaced come last.
+    # Its place in lists of profiles, lowest first. Replaced profiles come last.
     place: int = 50
     replaced: Replaced | None = None
     documents: tuple[fields.Text, ...] = ()
@@ -143,11 +142,11 @@ class Profile(Closed):
     warnings: tuple[Warned, ...] = ()
     env: dict[fields.EnvName, fields.EnvValue] = Field(default_factory=dict)
     shm_size: fields.SizeText = "16g"
-    # Whether its jobs run on several hosts (prefill and decode apart, for one): HCCL then needs the NPUs' own network.
+    # Whether its jobs run on several hosts, as with separate prefill and decode. HCCL then needs the NPU network.
     several_hosts: bool = False
-    # Where a container starts: a tree whose scripts are run from there. Without it, the user's home, or /.
+    # The working directory of a container. The default is the user's home, or / for root.
     workdir: fields.PathText | None = None
-    # Who the image runs as: a name, or {name, uid, gid}. None: root.
+    # The user of the image: a name, or {name, uid, gid}. None is root.
     user: (
         Annotated[ImageUser, BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)] | None
     ) = None
@@ -183,17 +182,17 @@ class Profile(Closed):
 
 
 class BaseTag(Closed):
-    """One CANN image tag: its interpreter's full version and the C++ ABI of ATB that its ENV names."""
+    """One CANN image tag: the full version of its Python, and the C++ ABI of ATB in its ENV."""
 
     python: fields.FullPythonText
     atb_abi: Abi
 
 
 class VersionFile(Closed):
-    """A file of the base with the version of one CANN part.
+    """A file of the base that has the version of one CANN part.
 
-    `path` may hold `{machine}` (x86_64, aarch64); `line` is the line that has it, with `{version}` in place of the
-    version as CANN writes it (8.3.RC1).
+    `path` may contain `{machine}` (x86_64, aarch64). `line` is the line with the version, with `{version}` in its
+    place. CANN writes versions as 8.3.RC1.
     """
 
     name: fields.Name
@@ -201,7 +200,7 @@ class VersionFile(Closed):
     line: fields.LineText
 
     def at(self, arch: Arch) -> str:
-        """Return the file's path in an image of `arch`."""
+        """Return the path in an image for `arch`."""
         return self.path.replace("{machine}", arch.machine)
 
 
@@ -211,13 +210,13 @@ class BaseLine(Closed):
     cann: fields.CannText
     source: fields.Text
     toolkit_home: fields.PathText
-    # The scripts that ENTRYPOINT sources, in order, with their arguments.
+    # The scripts that the image's ENTRYPOINT sources, in order, with their arguments.
     set_env: tuple[fields.ScriptText, ...]
     version_files: tuple[VersionFile, ...]
-    # ENV lines in the order in which the image sets them, by OS; `${NAME}` refers to what was set before,
-    # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the tag's C++ ABI of ATB.
+    # ENV lines by OS, in the order in which the image sets them. `${NAME}` refers to an earlier value,
+    # `{python_home}` to /usr/local/python<full version>, `{atb_abi}` to the C++ ABI of ATB of the tag.
     env: dict[fields.OsText, tuple[fields.EnvLine, ...]]
-    # What CANN's own Python code imports and these images do not bring into a virtual environment.
+    # Packages that CANN's Python code imports. The base has them only outside of the virtual environment.
     python_packages: tuple[fields.RequirementText, ...]
     tags: dict[fields.TagText, BaseTag]
 
@@ -228,19 +227,19 @@ class BaseLine(Closed):
 
     @property
     def program_folders(self) -> tuple[str, ...]:
-        """The folders that scripts add to PATH and ENV does not name: those of scripts in a `bin`.
+        """The folders that scripts add to PATH and that ENV does not have: those of scripts in a folder `bin`.
 
-        triton-ascend finds its compiler, AscendNPU-IR's, there.
+        triton-ascend finds its compiler (AscendNPU-IR) there.
         """
         folders = (script.rpartition("/")[0] for script in self.scripts)
         return tuple(folder for folder in folders if folder.endswith("/bin"))
 
 
 class StubLibrary(Closed):
-    """A CANN library that the stand-in has as a stub, and which undefined symbols of torch_npu belong to it.
+    """A stub of a CANN library on the stand-in, and the undefined symbols of torch_npu that belong to it.
 
-    A symbol belongs to the library with the longest matching prefix (C names) or with the outermost namespace (C++).
-    `opened`: torch_npu opens it by name at run time, so that no NEEDED entry asks for it.
+    A C symbol belongs to the library with the longest matching prefix, a C++ symbol to the one with its outermost
+    namespace. `opened`: torch_npu opens the library by name at run time, without a NEEDED entry.
     """
 
     prefixes: tuple[fields.Text, ...] = ()
@@ -250,49 +249,49 @@ class StubLibrary(Closed):
 
 
 class StandIn(Closed):
-    """images/standin/recipe.yaml: what the stand-in base is made of (DESIGN, "Stand-in base")."""
+    """images/standin/recipe.yaml: the content of the stand-in base."""
 
     # Increased when the code that makes the image changes its content.
     schema_number: int = Field(alias="schema", ge=1)
     suite: fields.WordText
     python: fields.PythonText
-    # Seconds since 1970: the mtime of every file. Every file system and archive can hold it.
+    # The mtime of every file, in seconds since 1970; below 2^31, which every file system and archive can store.
     epoch: int = Field(ge=0, le=2**31 - 1)
     packages: tuple[fields.PackageText, ...] = Field(min_length=1)
-    # Globs of absolute paths that stay out of the image, and of paths below them that are still included.
+    # Globs of absolute paths that are left out of the image, and of paths below them that are still included.
     leave_out: tuple[fields.GlobText, ...] = ()
     keep: tuple[fields.GlobText, ...] = ()
     # Empty folders below the toolkit that CANN's own scripts and torch_npu look for.
     folders: tuple[fields.RelativeText, ...] = ()
-    # Python modules of CANN that are empty here: they can be imported, and nothing of them can be used.
+    # Python modules of CANN that are empty on the stand-in: they can be imported, but not used.
     modules: tuple[fields.ModuleText, ...] = ()
     libraries: dict[fields.WordText, StubLibrary] = Field(min_length=1)
 
 
 class Tools(Closed):
-    """Build tools of the stages (uv, setuptools …); they never enter an image."""
+    """Build tools of the build stages (uv, setuptools …). They are never part of an image."""
 
     requirements: tuple[fields.RequirementText, ...]
     exclude_newer: fields.DateText
 
 
 class ChipAccess(Closed):
-    """How a container reaches the NPUs of one chip family: device nodes and host paths that it needs."""
+    """How a container reaches the NPUs of one chip family: its device nodes and host paths."""
 
     names: fields.LineText
-    # Of the usual machine, and of the largest one where that has more.
+    # The number of cards of the usual machine, and of the largest one if that has more.
     cards: int = Field(ge=1, le=1024)
     most: int = Field(0, ge=0, le=1024)
     managers: tuple[fields.DeviceText, ...] = Field(min_length=1)
-    # Folders of nodes that a container gets where the host has them.
+    # Folders of device nodes that a container gets if the host has them.
     folders: tuple[fields.DeviceText, ...] = ()
     mounts: tuple[fields.PathText, ...]
-    # What HCCL reads to reach other hosts, and the version of the ranktable that it takes (None: none is known).
+    # Files that HCCL reads to reach other hosts, and the version of its ranktable (None: not known).
     network: tuple[fields.PathText, ...] = ()
     ranktable: fields.Text | None = None
-    # What the Ascend device plugin calls the chip's cards in Kubernetes.
+    # The name of the chip's cards in Kubernetes, from the Ascend device plugin.
     resource: fields.ResourceText | None = None
-    # What native builds call the chip, the usual one first: the value of SOC_VERSION and the like.
+    # The names of the chip in native builds (SOC_VERSION and similar variables), the usual one first.
     socs: tuple[fields.WordText, ...] = ()
 
     @property
@@ -302,10 +301,10 @@ class ChipAccess(Closed):
 
 
 def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str]]:
-    """Give (Python, OS) of each further Python of `profile`.
+    """Yield (Python, OS) of each further Python of `profile`.
 
-    The OS is the profile's own where `line` has an image with that Python on it, else the first that has; "" where no
-    image of the profile's chip has it.
+    The OS is the profile's if `line` has an image with that OS and Python. Otherwise it is the first OS that has one,
+    or "" if no image for the profile's chip has that Python.
     """
     target = profile.target
     for python in target.pythons:
@@ -316,10 +315,10 @@ def further_pythons(profile: Profile, line: BaseLine) -> Iterator[tuple[str, str
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything below images/, and below a folder of the user's that is laid over it, read and checked.
+    """All files in images/ and in the user's folder, read and checked. A file of the user replaces the built-in one.
 
-    A profile that uses a broken file is not among `profiles`. `problems` are all that were found; `broken` has the
-    error of each profile, component and base line that cannot be used, by the name of its file below images/.
+    `profiles` has no profile that uses a broken file. `problems` lists all problems. `broken` has the error of each
+    profile, component and base line that cannot be used, by its file name below images/.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -336,11 +335,11 @@ class Catalog:
     hashes: Mapping[str, Published] = field(default_factory=dict)
     problems: tuple[UsageError, ...] = ()
     broken: Mapping[str, CatalogError] = field(default_factory=dict)
-    # Files that are not the built-in ones: their names as messages have them, by the name below images/.
+    # Files of the user: {name below images/: name in messages}.
     own: Mapping[str, str] = field(default_factory=dict)
 
     def file(self, name: str) -> str:
-        """Return how messages call a file of the catalog, by its name below images/."""
+        """Return the name in messages of a catalog file, by its name below images/."""
         return self.own.get(name, f"images/{name}")
 
     @property
@@ -350,7 +349,7 @@ class Catalog:
 
     @property
     def warning(self) -> str:
-        """One line about what is broken; "" where nothing is."""
+        """One line about the problems, or ""."""
         if not self.problems:
             return ""
         names = [file.removeprefix("profiles/").removesuffix(".yaml") for file in self.broken if "profiles/" in file]

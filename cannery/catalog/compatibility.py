@@ -26,10 +26,10 @@ BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
 
 
 class Rank(StrEnum):
-    """How much a source of rows weighs where two disagree; the first weighs most.
+    """The weight of a source of rows; the first weighs most.
 
-    A release's own metadata wins over its makers' table, and that over a page or an image that shows a set in use.
-    What another build of the release asks for (vllm's for CUDA) gives way to any row that is made for what is here.
+    The metadata of a release outweighs its makers' table. The table outweighs a page or an image that shows a set in
+    use. The metadata of another build (vllm for CUDA) weighs least.
     """
 
     METADATA = "metadata"
@@ -39,7 +39,7 @@ class Rank(StrEnum):
 
 
 class DriverSource(Closed):
-    """Where rows were read, and when."""
+    """Where rows were read, and on which date."""
 
     what: fields.Text
     date: fields.DateText
@@ -49,13 +49,13 @@ class DriverSource(Closed):
 
 
 class RowSource(DriverSource):
-    """Where rows of the table were read, when, and how much that weighs."""
+    """Where rows of the table were read, on which date, and the weight of that source."""
 
     rank: Rank
 
 
 def _check_sources(field: str, named: Iterable[str], sources: Collection[str]) -> None:
-    """Raise `FaultError` at the first entry of a list whose source is not among `sources`."""
+    """Raise `FaultError` for the first entry of a list whose source is not in `sources`."""
     for position, source in enumerate(named):
         if source not in sources:
             what = f"a source that is not in `sources`: {source}"
@@ -63,7 +63,7 @@ def _check_sources(field: str, named: Iterable[str], sources: Collection[str]) -
 
 
 def _cell(key: str, text: str) -> str:
-    """Read a row's cell: a version or a range of versions of a distribution, of Python or of the driver; or a CANN."""
+    """Read a cell of a row: a version or a range of a distribution, of Python or of the driver, or a CANN version."""
     is_version = text[:1].isdigit()
     if key == CANN:
         return parse_cann(text, "")
@@ -84,10 +84,10 @@ def _cell(key: str, text: str) -> str:
 
 
 class Row(Closed):
-    """What one release fits: `of` is `NAME==VERSION`, `fits` maps what goes with it to a version or a range.
+    """What one release fits: `of` is `NAME==VERSION`, `fits` maps other names to a version or a range.
 
-    The keys of `fits` are distributions, and `cann`, `python`, `driver`. A version alone means that public version
-    (`2.7.1` holds for `2.7.1+cpu`), for `driver` the oldest; a range is a PEP 440 specifier (`>=3.9,<3.12`).
+    The keys of `fits` are distributions, `cann`, `python` and `driver`. A plain version means that public version
+    (`2.7.1` includes `2.7.1+cpu`), and for `driver` the oldest one. A range is a PEP 440 specifier (`>=3.9,<3.12`).
     """
 
     of: fields.ExactText
@@ -121,9 +121,9 @@ class Row(Closed):
 
 
 class Compatible(Closed):
-    """A distribution that works with more CANNs than its rows name: with all of these series (`9.1`), by `source`.
+    """A distribution that works with more CANN versions than its rows name: with all of the series in `cann` (`9.1`).
 
-    `but` is the exception that the makers state.
+    `source` states it, and `but` is the exception in it.
     """
 
     of: fields.Name
@@ -133,9 +133,9 @@ class Compatible(Closed):
 
 
 class Denied(Closed):
-    """A glob of distribution names that must not come into an image, with the reason.
+    """A glob of distribution names that must not be in an image, with the reason.
 
-    With `wheel` one that the profile builds from its source may.
+    With `wheel`, only their wheels are refused: the profile may build them from source.
     """
 
     pattern: fields.Text
@@ -144,9 +144,9 @@ class Denied(Closed):
 
 
 class EnvRule(Closed):
-    """A variable that must not have some value where a distribution is in the image.
+    """A rule for a variable in images that have the distribution `beside`.
 
-    `value` is a pattern that the variable must not match; without it the variable has to name the version of `beside`.
+    The variable must not match the pattern `value`. Without `value`, it must name the version of `beside`.
     """
 
     variable: fields.EnvName
@@ -157,13 +157,13 @@ class EnvRule(Closed):
 
 
 class Compatibility(Closed):
-    """The table. A release in no row is unknown, never ok."""
+    """The compatibility table. A release without a row is unknown, never ok."""
 
     sources: dict[fields.Name, RowSource]
     rows: tuple[Row, ...] = Field(min_length=1)
     compatible: tuple[Compatible, ...] = ()
     deny: tuple[Denied, ...] = ()
-    # Distributions that must not be installed beside each other.
+    # Distributions that must not be installed together.
     exclusive: tuple[tuple[fields.Text, ...], ...] = ()
     env: tuple[EnvRule, ...] = ()
 
@@ -176,15 +176,15 @@ class Compatibility(Closed):
         return {name: tuple(rows) for name, rows in found.items()}
 
     def denied(self, sources: Iterable[str]) -> tuple[Denied, ...]:
-        """Return what is denied to a set that builds the distributions `sources` from source."""
+        """Return the rules in `deny` for a set that builds the distributions `sources` from source."""
         built = {*sources}
         return tuple(one for one in self.deny if not (one.wheel and one.pattern in built))
 
     def facts(self, torch_npu: Collection[str]) -> dict[str, list[Any]]:
-        """Return what an image's manifest has of the table, which verify judges by.
+        """Return the facts for an image's manifest, which verify uses.
 
-        That is what no image may hold, what may not be beside each other, and the CANN versions of `torch_npu`, the
-        image's releases of it: verify names them where NNAL is too old.
+        They are the denied and the exclusive distributions, and the CANN versions for the image's releases of
+        `torch_npu`. verify names those if NNAL is too old.
         """
         rows = [row for row in self.rows if row.name == "torch-npu" and row.version in torch_npu]
         return {
@@ -200,9 +200,9 @@ class Compatibility(Closed):
         return self
 
     def over(self, other: Self) -> Self:
-        """Return the table of both. A release that has rows here is judged by them alone.
+        """Return this table merged over `other`. If a release has rows here, the rows of `other` are dropped.
 
-        Raises `FaultError` for a name that is another source there.
+        Raises `FaultError` if both use one name for different sources.
         """
         for name, source in self.sources.items():
             if other.sources.get(name, source) != source:
@@ -215,13 +215,13 @@ class Compatibility(Closed):
         return self.model_copy(update={**both, "rows": rows, "sources": {**other.sources, **self.sources}})
 
     def compatible_with(self, name: str, matched: str, cann: str) -> Compatible | None:
-        """Return why a release of `name` made for the CANN `matched` works with `cann` too; None: no one states it."""
+        """Return the statement that a release of `name` for CANN `matched` also works with `cann`, or None."""
         wanted = {series_of(matched), series_of(cann)}
         return next((item for item in self.compatible if item.of == name and wanted <= {*item.cann}), None)
 
 
 class DriverRow(Closed):
-    """The drivers that work with a CANN by its makers, by their first two numbers; `whole`: no other does."""
+    """The driver series that work with a CANN version, by its makers. `whole`: no other series works."""
 
     cann: fields.CannText
     series: tuple[fields.SeriesText, ...] = Field(min_length=1)
@@ -230,7 +230,7 @@ class DriverRow(Closed):
 
 
 class DriverReport(Closed):
-    """A pair of CANN and driver that somebody reported not to work."""
+    """A pair of CANN and driver series that somebody reported as not working."""
 
     cann: tuple[fields.CannText, ...] = Field(min_length=1)
     series: fields.SeriesText
@@ -239,7 +239,7 @@ class DriverReport(Closed):
 
 
 class Drivers(Closed):
-    """The file. A pair that it does not name is unknown, never ok."""
+    """images/drivers.yaml. A pair that is not in the file is unknown, never ok."""
 
     sources: dict[fields.Name, DriverSource] = Field(default_factory=dict)
     drivers: tuple[DriverRow, ...] = ()
@@ -252,11 +252,11 @@ class Drivers(Closed):
         return self
 
     def of(self, cann: str) -> tuple[DriverRow, ...]:
-        """Return the rows of a CANN (without its build)."""
+        """Return the rows of a CANN version (without build)."""
         return tuple(row for row in self.drivers if row.cann == cann)
 
     def fitting(self, series: str) -> tuple[str, ...]:
-        """Return the CANNs that work with a driver of `series` by their makers, in the file's order."""
+        """Return the CANN versions that work with a driver of `series`, in the file's order."""
         return tuple(dict.fromkeys(row.cann for row in self.drivers if series in row.series))
 
 

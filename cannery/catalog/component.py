@@ -1,4 +1,4 @@
-"""Components of the catalog: where each comes from, what it asks for, how it is installed and checked."""
+"""Components of the catalog: where each comes from, what it requires, and how it is installed and checked."""
 
 import re
 from functools import cache
@@ -12,8 +12,8 @@ from cannery.catalog import fields
 from cannery.catalog.errors import FaultError
 from cannery.vocab import Arch, ComponentKind, Install, did_you_mean
 
-# What a command of `before` may leave open, as `{name}`: the Python of the image's environment, how many jobs this
-# machine runs at once, the value of `soc_variable`, and CANN's home in this base.
+# Placeholders (`{name}`) in commands of `before`: the Python of the virtual environment, the number of parallel jobs,
+# the value of `soc_variable`, and the toolkit folder of CANN.
 BEFORE_WORDS = frozenset({"python", "jobs", "soc", "toolkit_home"})
 Command = Annotated[tuple[fields.LineText, ...], Field(min_length=1)]
 
@@ -25,9 +25,9 @@ class Closed(BaseModel):
 
 
 class Import(Closed):
-    """An import that verify makes in the image; `attribute` (dotted) must exist, and equal `equals` when given.
+    """An import that verify tries in the image. `attribute` (dotted) must exist, and equal `equals` if that is given.
 
-    `standin` is why it cannot work on a stand-in, where it is then not tried.
+    If `standin` is given, the import is not tried on a stand-in; it is the reason.
     """
 
     module: fields.ModuleText
@@ -37,7 +37,7 @@ class Import(Closed):
 
 
 class StandInMetadata(Closed):
-    """Requirements of a release, for locking where its index cannot be reached. `source` is where they were read."""
+    """The requirements of a release, for locking while its index cannot be reached. They were read at `source`."""
 
     requires: tuple[fields.RequirementText, ...]
     source: fields.Text
@@ -47,16 +47,16 @@ Abi = Annotated[int, Field(ge=0, le=1)]
 
 
 class CxxAbi(Closed):
-    """The C++ ABI that a distribution's wheels are built with, by arch and range of versions; the first that fits."""
+    """The C++ ABI of a distribution's wheels, by arch and range of versions. The first range that fits counts."""
 
     by_release: dict[Arch, dict[fields.SpecifierText, Abi]]
     source: fields.Text
 
 
 class Submodule(Closed):
-    """A git submodule of a revision: its repository (`owner/name`) and the commit that the revision needs of it.
+    """A git submodule of a revision: its repository (`owner/name`) and commit.
 
-    `added`: the revision has no submodule there, and the tree is put beside its own files.
+    `added`: git has no submodule at that path, but the tree is put there.
     """
 
     repository: fields.RepositoryText
@@ -65,25 +65,25 @@ class Submodule(Closed):
 
 
 class PatchSets(Closed):
-    """How a plugin's tree keeps patch sets for other components: `<folder>/<repo>/<revision>/*.patch`.
+    """The patch sets for other components in a plugin's tree: `<folder>/<repo>/<revision>/*.patch`.
 
-    `repos` says which component is meant by a repo; `summary` is the plugin's own, hand-written file about them.
-    `truncated` names patches whose files are cut off, with the number of context lines that are damaged: 1, the last
-    line has no end; 2, the line after that one is lost too.
+    `repos` maps a repo to its component. `summary` is the plugin's own summary file. `truncated` names patches whose
+    files are cut off, with the number of damaged context lines. 1: the last line has no line end. 2: the line after it
+    is missing too.
     """
 
     folder: fields.RelativeText
     summary: fields.RelativeText | None = None
     repos: dict[fields.Name, fields.Name] = Field(min_length=1)
-    # Digests of images use the field's old name.
+    # Image digests still use the old name of the field.
     truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
 
 class Edit(Closed):
-    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.io.patching`); one of these, and why.
+    """An edit of a tree that a plugin's setup.py would make (`cannery.patches.io.patching`), with its reason.
 
-    `imports` a module at the end of the file, where the name `when` is true; `comments_out` a statement; `takes_over`
-    functions: a module of ours has them then.
+    It has one action. `imports` adds `if WHEN: import MODULE` at the end of the file. `comments_out` comments out a
+    statement. `takes_over` names functions that move to a module of Cannery.
     """
 
     name: fields.Name
@@ -107,15 +107,14 @@ class Edit(Closed):
 
 
 class Known(Closed):
-    """What is known of a source component at one commit, or of one of its releases, without fetching it.
+    """Facts about a source component at one commit, or about one release, known without fetching it.
 
-    `build_requires` is what its build asks for; `chips` are the chips that its ready-made kernels are for (empty: it
-    has none); `patches` names, by component, the commits that it keeps patch sets for; `source` is where all this
-    was read.
+    `build_requires` are its build requirements. `chips` are the chips of its prebuilt kernels; empty if it has none.
+    `patches` lists, by component, the commits that it has patch sets for. `source` is where all this was read.
     """
 
     requires: tuple[fields.RequirementText, ...] = ()
-    # The places of the tree that name them (`cannery.sources.requires`): what is built is compared with them.
+    # The files of the tree that have them (`cannery.sources.requires`). A build compares them with `requires`.
     requires_from: tuple[fields.Text, ...] = ()
     requires_python: fields.SpecifierText | None = None
     build_requires: tuple[fields.RequirementText, ...] = ()
@@ -128,9 +127,9 @@ class Known(Closed):
 
 
 class Revision(Known):
-    """One commit of a repository; `version` is what the distribution calls itself there.
+    """One commit of a repository; `version` is the version of the distribution there.
 
-    `release` is the release on the package index that may take its place (`SOURCES=release`): the nearest one.
+    `release` is the nearest release on the package index. `SOURCES=release` uses it instead of the commit.
     """
 
     version: fields.VersionText
@@ -138,7 +137,7 @@ class Revision(Known):
 
 
 class Release(Known):
-    """A release on the package index. With `sdist` its source distribution is built: its wheels are another build."""
+    """A release on the package index. With `sdist`, its source distribution is built, because its wheels differ."""
 
     sdist: bool = False
 
@@ -146,7 +145,7 @@ class Release(Known):
 class OnStandIn(Closed):
     """How a native component is built on a stand-in, which has no CANN to compile against, and why.
 
-    `build_env` and `install` replace the component's own values. With `leave_out` a stand-in image is made without it.
+    `build_env` and `install` replace the component's values. With `leave_out`, stand-in images do not have it.
     """
 
     build_env: dict[fields.EnvName, fields.EnvValue] = {}
@@ -162,38 +161,38 @@ class OnStandIn(Closed):
 
 
 class Part(Closed):
-    """What every kind of component has: a file of images/components."""
+    """The fields of every kind of component. Each is a file in images/components."""
 
     kind: ComponentKind
     summary: fields.LineText
-    # Components that come before this one in a profile: it is built or installed with them in place.
+    # Components that come before this one in a profile. They are installed when this one is built or installed.
     after: tuple[fields.Name, ...] = ()
-    # The chips it works on; empty: every one.
+    # The chips it works on; empty means all.
     chips: tuple[fields.ChipText, ...] = ()
     imports: tuple[Import, ...] = ()
     libraries: tuple[fields.PathText, ...] = ()
-    # What it calls at run time, found on PATH: compilers of what is built on first use (fact T27).
+    # Programs that it finds on PATH at run time, such as compilers of code that is built on first use (fact T27).
     programs: tuple[fields.WordText, ...] = ()
     env: dict[fields.EnvName, fields.EnvValue] = {}
 
 
 class Wheels(Part):
-    """A distribution that is installed from wheels of a package index."""
+    """A distribution that is installed from a wheel of a package index."""
 
     kind: Literal[ComponentKind.WHEELS]
     package: fields.Name | None = None
     extras: tuple[fields.Name, ...] = ()
-    # The only index this package may come from (a name in images/indexes.yaml); None is the host's default index.
+    # The only index this package may come from (a name in images/indexes.yaml). None is the host's default index.
     index: fields.Name | None = None
-    # By arch: versions (a range) whose wanted builds the default index has. They come from there, without the local
-    # segment, and so does what `binds` names.
+    # A range of versions, by arch, that comes from the default index instead, without the local segment. The packages
+    # in `binds` then also come from there.
     index_except: dict[Arch, fields.SpecifierText] = {}
-    # Local version segment that the wanted build carries on that index (torch: `cpu`), added to the pin.
+    # The local version segment of the build on that index (torch: `cpu`). It is added to the pin.
     local: fields.LocalText | None = None
-    # Distributions that follow this one and are bound to the same index.
+    # Distributions that are bound to the same index.
     binds: tuple[fields.Name, ...] = ()
     metadata: dict[fields.VersionText, StandInMetadata] = {}
-    # Of torch_npu: ATB's build in the image's environment has to be that of this ABI (`cannery.recipe.environment`).
+    # For torch_npu: the environment of the image names the build of ATB with this ABI (`cannery.recipe.environment`).
     cxx_abi: CxxAbi | None = None
 
     @model_validator(mode="after")
@@ -204,9 +203,9 @@ class Wheels(Part):
         return self
 
     def index_on(self, arch: Arch, version: str | None) -> str | None:
-        """Return the only index that `version` (None: not pinned) may come from on `arch`; None is the default one.
+        """Return the only index that `version` (None: not pinned) may come from on `arch`; None is the default index.
 
-        A version with a local part names a build of `index`, so it is no exception.
+        A version with a local segment always comes from `index`.
         """
         excepted = self.index_except.get(arch)
         if excepted is None or version is None:
@@ -217,7 +216,7 @@ class Wheels(Part):
 
 
 class System(Part):
-    """Packages of the base's operating system, by family, and links (path in the image -> target, by family, arch)."""
+    """System packages by package manager, and links: {path in the image: {package manager: {arch: target}}}."""
 
     kind: Literal[ComponentKind.SYSTEM]
     system: dict[Literal["apt", "dnf"], tuple[fields.PackageText, ...]] = {}
@@ -225,23 +224,23 @@ class System(Part):
 
 
 class FromSource(Part):
-    """What `source` and `native` share: a distribution built from a commit of a repository, or from a release."""
+    """The fields of `source` and `native`: a distribution built from a commit of a repository or from a release."""
 
     kind: Literal[ComponentKind.SOURCE, ComponentKind.NATIVE]
     package: fields.Name | None = None
-    # A host (a name in images/hosts.yaml) -> `owner/name` there, in the order they are tried.
+    # {host (a name in images/hosts.yaml): `owner/name` there}, in the order in which they are tried.
     hosts: dict[fields.Name, fields.RepositoryText] = {}
     install: Install
     build_env: dict[fields.EnvName, fields.EnvValue] = {}
-    # Where the project is in the repository; the repository's top where it is not given.
+    # The folder of the project in the repository; None is the top folder.
     subdirectory: fields.RelativeText | None = None
-    # What of the repository is exported: files and folders, all when none is named.
+    # The files and folders of the repository that are exported; empty means all.
     paths: tuple[fields.RelativeText, ...] = ()
-    # Links in its tree to other trees of the image: path in this one -> component/path in that one.
+    # Links from its tree to other trees of the image: {path in this tree: component/path in the other}.
     tree_links: dict[fields.RelativeText, fields.RelativeText] = {}
-    # Modules that its setup.py imports and does not use; the stage puts empty ones in their place.
+    # Modules that its setup.py imports but does not use. The build stage provides empty ones.
     stubs: tuple[fields.ModuleText, ...] = ()
-    # Patch sets for other components that its tree keeps, and edits of trees that its setup.py would make.
+    # Patch sets in its tree for other components, and edits of trees that its setup.py would make.
     patch_sets: PatchSets | None = None
     edits: tuple[Edit, ...] = ()
     revisions: dict[fields.CommitText, Revision] = {}
@@ -261,20 +260,20 @@ class FromSource(Part):
 
 
 class Source(FromSource):
-    """A distribution built from its source, for every platform alike."""
+    """A distribution built from source, with the same result on every platform."""
 
     kind: Literal[ComponentKind.SOURCE]
 
 
 class Native(FromSource):
-    """A distribution that is compiled on the target's platform, against its CANN."""
+    """A distribution that is compiled on the target's arch, against its CANN."""
 
     kind: Literal[ComponentKind.NATIVE]
     # How it is built on a stand-in.
     standin: OnStandIn | None = None
-    # The variable that names the chip to the build; its value follows from the target's chip.
+    # The variable that names the chip for the build. Its value follows from the target's chip.
     soc_variable: fields.EnvName | None = None
-    # Commands that have to run before its build hook, at the top of its tree: argument lists, no shell.
+    # Commands that run before its build hook, in the top folder of its tree: argument lists, without a shell.
     before: tuple[Command, ...] = ()
 
     @model_validator(mode="after")
@@ -291,7 +290,7 @@ class Native(FromSource):
         return self
 
 
-# One file of images/components: where a part comes from, how it is installed and checked.
+# One file in images/components.
 Component = Annotated[Wheels | System | Source | Native, Field(discriminator="kind")]
 
 
@@ -301,5 +300,5 @@ def _adapter() -> TypeAdapter[Component]:
 
 
 def parse_component(value: object) -> Component:
-    """Return the component that a mapping describes; raise pydantic's `ValidationError` for anything else."""
+    """Return the component that a mapping describes. Raises pydantic's `ValidationError` for any other value."""
     return _adapter().validate_python(value)

@@ -1,15 +1,15 @@
 """YAML files of the catalog with the line of every key, and profiles that extend each other.
 
-YAML libraries let the last of two equal keys win silently: here it is an error. So is a text that is nested too deeply,
-or that has more values than any file read here, with each alias (`*name`) counted in full.
+YAML libraries silently use the last of two equal keys; here they are an error. A file that is nested too deeply or has
+too many values is also an error. Each alias (`*name`) counts in full.
 
-`extends: NAME` in a profile takes the fields of profile NAME, and puts the profile's own on top:
+`extends: NAME` in a profile inherits the fields of profile NAME. The profile's own fields are merged over them:
 
-- Fields of a table (`target`, `env` …) are replaced entry by entry, `components` by name, `constraints`, `overrides`
-  and `excludes` by package, and everything else as a whole.
-- A component that NAME has keeps its place. A new one comes after the last component that is given by its name alone,
-  else last.
-- `without` leaves out everything that NAME has about a package.
+- Mappings (`target`, `env` …) are merged by key, `components` by name, and `constraints`, `overrides` and `excludes`
+  by package. All other fields are replaced.
+- A component that NAME has keeps its place. A new component comes after the last component that is written with only
+  its name, or else at the end.
+- `without` removes all that NAME has about a package.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Location = tuple[str | int, ...]
 # The largest file has 3,100 nodes and 8 levels.
 MOST_NODES = 100_000
 DEEPEST = 50
-# All other tags (`!!set`, `!!binary`, tags of programs) are refused.
+# All other tags (`!!set`, `!!binary`, application tags) are refused.
 TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str", "bool", "null", "merge"))
 BOOL, NULL = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"
 COMPONENTS, BOUNDS, DATES = "components", ("constraints", "overrides", "excludes"), "exclude_newer_packages"
-# Fields that a profile does not inherit: its place in the list, and what replaced it.
+# Fields that a profile does not inherit.
 OWN = ("place", "replaced")
-# An entry of a list, and its position in the file that extends; None: it is inherited.
+# An entry of a list, and its position in the extending file; None if it is inherited.
 Entry = tuple[Any, int | None]
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # chosen at run time: C where it is
-    """The safe loader, for which numbers and dates are texts: unquoted, 3.10 is a version and no 3.1."""
+    """The safe loader, but numbers and dates stay texts: an unquoted 3.10 does not become 3.1."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -55,7 +55,7 @@ _Loader.yaml_implicit_resolvers = {
 class YamlDocument:
     """One parsed file: its value, and the 1-based line of each key or list item. Numbers and dates are texts.
 
-    `moved` has the place in the file of each item of a list that was merged with another file's.
+    For the items of a merged list, `moved` has their location in the file.
     """
 
     name: str
@@ -64,7 +64,7 @@ class YamlDocument:
     moved: Mapping[Location, Location] = field(default_factory=dict)
 
     def where(self, location: Location) -> str:
-        """Return `file:line` of `location`, or of its nearest parent that has a line."""
+        """Return `file:line` of `location`, or of its nearest parent with a line."""
         path = (*self.moved.get(location[:2], location[:2]), *location[2:])
         while path and path not in self.lines:
             path = path[:-1]
@@ -72,10 +72,10 @@ class YamlDocument:
 
 
 def parse_yaml(text: str, name: str) -> YamlDocument:
-    """Read a YAML text of one document; `name` is how messages call its file.
+    """Read a YAML text with one document; `name` is the name of its file in messages.
 
-    Raises `UsageError` with file:line for broken YAML, duplicate keys, tags, an empty text, and one that is nested too
-    deeply; never anything else.
+    Raises only `UsageError`, with file:line: for broken YAML, duplicate keys, tags, an empty text, and nesting that is
+    too deep.
     """
     return _parsed(text, name, lambda loader: [loader.get_single_node()])[0]
 
@@ -119,14 +119,14 @@ def _too_deep(where: str) -> UsageError:
 
 @dataclass
 class _Index:
-    """The line of every key and item of a file. What an alias names is counted at each alias."""
+    """Collects the line of every key and item of a file. The content of an alias is counted at each alias."""
 
     name: str
     lines: dict[Location, int] = field(default_factory=dict)
     count: int = 0
 
     def add(self, node: yaml.Node, path: Location) -> None:
-        """Note `node` and all that is below it. Raises `UsageError` for keys that are no words or are given twice."""
+        """Add `node` and everything below it. Raises `UsageError` for a key that is not a scalar or is given twice."""
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self.count += 1
@@ -164,10 +164,10 @@ class _Index:
 
 
 def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str, ...] = ()) -> YamlDocument:
-    """Return the document of profile `name` with what it extends; `documents` are all profiles as they are written.
+    """Return the document of profile `name`, merged with the profiles that it extends. `documents` are unmerged.
 
-    Inherited fields have the line of `extends`. Raises `UsageError` where NAME does not exist, and where profiles
-    extend each other in a ring.
+    Inherited fields have the line of `extends`. Raises `UsageError` if a profile does not exist, or if profiles extend
+    each other in a cycle.
     """
     own = documents[name]
     parent = own.value.get("extends") if isinstance(own.value, dict) else None
@@ -192,7 +192,7 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
         elif key in (COMPONENTS, *BOUNDS) and isinstance(there, list) and isinstance(value, list):
             if key == COMPONENTS:
                 entries = _components(there, value)
-            else:  # all bounds on a package are those of one file
+            else:  # all bounds on one package come from the same file
                 mine = {_package(entry) for entry in value}
                 entries = [(entry, None) for entry in there if _package(entry) not in mine]
                 entries += [(entry, number) for number, entry in enumerate(value)]
@@ -207,7 +207,7 @@ def _fault(document: YamlDocument, path: Location, what: str, hint: str = "") ->
 
 
 def _left(own: YamlDocument, base: YamlDocument) -> dict[str, Any]:
-    """Return the fields of `base` without the packages in `without`. Raises `UsageError` for a name that has no use."""
+    """Return the fields of `base` without the packages in `without`. Raises `UsageError` for an unknown package."""
     left = dict(base.value)
     names = own.value.get("without")
     for at, name in enumerate(names if isinstance(names, list) else ()):
@@ -224,7 +224,7 @@ def _left(own: YamlDocument, base: YamlDocument) -> dict[str, Any]:
 
 
 def _package(entry: object) -> str:
-    """Return what an entry of a list is about: a component's name, or a requirement's package; "" where it has none."""
+    """Return the package of a list entry: from its component name or its requirement; "" if it has none."""
     if not isinstance(entry, dict):
         return ""
     text = str(entry.get("name") or entry.get("requirement") or "")
@@ -232,7 +232,7 @@ def _package(entry: object) -> str:
 
 
 def _components(there: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
-    """Merge by name. An inherited component that is given by its name alone only marks the place for what follows."""
+    """Merge components by name. An inherited component with only a name marks the place of those that follow it."""
     found: list[Entry] = [(entry, None) for entry in there]
     place: int | None = None
     for number, entry in enumerate(own):

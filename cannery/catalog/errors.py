@@ -1,4 +1,4 @@
-"""Errors in files of the catalog: what validators raise and what pydantic finds, with file and line."""
+"""Errors in catalog files: those of our validators and those of pydantic, with file and line."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 MASK = "***"
-# The user part of a URL, and what looks like one without its scheme (`user:password@host`): up to the last @ of the
-# line, since passwords hold every character that ends a host.
+# The user part of a URL, with or without its scheme (`user:password@host`), up to the last @ of the line, because a
+# password may contain any character.
 _USERINFO = re.compile(r"(?<=://).*@|(?<![\w.+%-])[\w.+%-]+:(?![\s/]).*@")
-# A longer message quotes a long value, and is cut.
+# Longer messages, which quote a long value, are cut.
 LONGEST = 1200
-KEY = "[key]"  # how pydantic marks that a mapping's key is wrong, not its value
-# Kinds of components that no longer exist, and what to take instead.
+KEY = "[key]"  # pydantic's mark for an error in a mapping's key, not its value
+# Kinds of components that no longer exist, and what to use instead.
 GONE_KINDS = {"archive": "take a component of kind system, native or source, or make a wheel of it and name WHEELHOUSE"}
 # Keys that no longer exist, and what to write instead.
 GONE_KEYS = {
     "fuzz": "name patches whose files are cut off in `truncated`, and make others again: build.py patches port",
     "documented": "leave it out; PIN=NAME==VERSION takes the version that a guide names",
 }
-# Pydantic's words for what YAML calls a list and a mapping.
+# Messages in YAML's terms for some of pydantic's error types.
 YAML_WORDS = {
     "tuple_type": "a list is expected here",
     "dict_type": "a mapping is expected here",
@@ -38,9 +38,9 @@ YAML_WORDS = {
 
 
 class FaultError(ValueError):
-    """What a validator finds wrong: `what`, `hint` (what to do; may be ""), `path`: where below the validated value.
+    """An error of a validator: `what` is wrong, `hint` is what to do (may be ""), `path` is its place in the value.
 
-    Pydantic collects ValueErrors, and keeps them for `faults`.
+    It is a `ValueError`, so pydantic collects it, and `faults` returns it.
     """
 
     def __init__(self, what: str, hint: str = "", path: tuple[str | int, ...] = ()) -> None:
@@ -53,7 +53,7 @@ class FaultError(ValueError):
 class CatalogError(UsageError):
     """A broken catalog; `parts` are all its problems, in the order in which the files are read.
 
-    A single problem is the error itself; of several, `what` lists them, a line each with its file and line.
+    With several problems, `what` lists them, one per line.
     """
 
     def __init__(self, parts: Sequence[UsageError]) -> None:
@@ -68,7 +68,7 @@ class CatalogError(UsageError):
 
 
 def problem(where: str, what: str, hint: str = "") -> UsageError:
-    """Return one part of a `CatalogError`: without user names and passwords, and short enough to read."""
+    """Return one part of a `CatalogError`, without credentials, and with long texts cut."""
     return UsageError(_shown(what), where=where, hint=_shown(hint))
 
 
@@ -78,7 +78,7 @@ def as_line(part: UsageError) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return `text` with the user parts of URLs masked. It may mask too much, never too little."""
+    """Return `text` with the user parts of URLs masked. It may mask too much, but never too little."""
     return _USERINFO.sub(f"{MASK}@", text) if "@" in text else text
 
 
@@ -88,14 +88,14 @@ def _shown(text: str) -> str:
 
 
 def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
-    """Give everything that pydantic found wrong in a value; `annotation` is the type that it was validated as."""
+    """Yield all errors that pydantic found in a value; `annotation` is the type that it was validated as."""
     for detail in error.errors(include_url=False):
         kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
         if kind == "too_short" and len(value) >= context["min_length"]:
-            continue  # there are enough, but wrong ones: each of them is a fault of its own
+            continue  # there are enough items, but some are wrong: each is reported itself
         models = list(_models(annotation))
         path = tuple(part for part in detail["loc"] if part != KEY)
-        if len(models) > 1:  # then the first part may be the tag of one of them
+        if len(models) > 1:  # the first part of the path may be the tag of a union
             kinds = ((model, model.model_fields.get("kind")) for model in models)
             if tagged := [model for model, field in kinds if field and path and path[0] in get_args(field.annotation)]:
                 models, path = tagged, path[1:]
@@ -125,12 +125,12 @@ def faults(error: ValidationError, annotation: object) -> Iterator[FaultError]:
 
 
 def _nearest(value: object, known: list[str]) -> str:
-    """Return the nearest of the words that are known, or all of them; "" where there are none."""
+    """Return a suggestion from the words in `known`; "" if it is empty."""
     return did_you_mean(str(value), known) if known else ""
 
 
 def _models(annotation: object) -> Iterator[type[BaseModel]]:
-    """Give the models in a type such as `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
+    """Yield the models in a type such as `Model`, `Model | None`, `tuple[Model, ...]` or `dict[str, Model]`."""
     form: Any = annotation
     if hasattr(form, "model_fields"):
         yield form

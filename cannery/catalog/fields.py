@@ -1,4 +1,4 @@
-"""Types of single values in the catalog's models: each is a text that a function checks."""
+"""Types of single values in the catalog's models. Each is a text with a function that checks it."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from cannery.vocab import DEFAULT_INDEX, Arch, Chip, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The verify script's checks that need an NPU: the only ones that are skipped where there is none.
+# The checks of the verify script that need an NPU. Only these are skipped on a host without one.
 NPU_CHECKS = ("npu.nodes", "npu.driver", "npu.smi", "npu.visible", "npu.network", "npu.count", "npu.tensor")
-# Those of the level train: the step needs an NPU, and on a stand-in some trainers cannot make their data.
+# The checks of the level train. The step needs an NPU, and some trainers cannot make their data on a stand-in.
 TRAIN_CHECKS = ("train.model", "train.data", "train.config", "train.step")
 LONGEST_NAME = 60
 IMAGE_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 COMPONENT_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-# What no file or command line can hold, unlike line ends and tabs.
+# Control characters that are never part of a file or command line. Line ends and tabs are allowed.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 # Resolvers keep the numbers of a version in 64 bits.
 LONG_NUMBER = re.compile(r"[0-9]{19}")
-# Days on which packages can have been uploaded; resolvers count no further than four digits of a year.
+# The range of upload dates. Resolvers only read years of four digits.
 FIRST_DAY, LAST_DAY = "2000-01-01", "2099-12-31"
-# PEP 508's names, of distributions and of extras.
+# The names of distributions and extras (PEP 508).
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def text(value: object) -> str:
-    """Return `value`, a text without control characters and credentials; raise `FaultError` for anything else.
+    """Return `value` if it is a text without control characters and credentials. Raises `FaultError` otherwise.
 
-    The message does not hold the credentials.
+    The message does not show the credentials.
     """
     if isinstance(value, bool):
         raise FaultError("a text is expected here, and YAML reads this word as true or false", "quote it")
@@ -66,9 +66,9 @@ def text(value: object) -> str:
 
 
 def parsed(parse: Callable[[str], object]) -> BeforeValidator:
-    """Return a validator that hands a text to `parse`, and reports its error.
+    """Return a validator that parses a text with `parse` and reports its error.
 
-    The error of a part of a target begins with the option that it has on the command line, which is left out.
+    Errors of `parse_cann` and similar functions begin with the name of an option, which is left out.
     """
 
     def validate(value: object) -> object:
@@ -79,17 +79,17 @@ def parsed(parse: Callable[[str], object]) -> BeforeValidator:
             raise
         except CanneryError as error:
             raise FaultError(error.what.partition(": ")[2], error.hint) from error
-        except Exception as error:  # whatever a parser of `packaging` or `re` raises for an odd text
+        except Exception as error:  # `packaging` and `re` raise various errors
             raise FaultError(f"{found!r} cannot be read: {error}") from error
 
     return BeforeValidator(validate)
 
 
 def _matching(pattern: str, what: str) -> BeforeValidator:
-    """Return a validator of texts that `pattern` matches whole; `what` names such a text."""
+    """Return a validator of texts that fully match `pattern`; `what` describes such a text."""
 
     def check(value: str) -> str:
-        if not re.fullmatch(pattern, value, re.ASCII):  # compiled when it is first needed
+        if not re.fullmatch(pattern, value, re.ASCII):  # compiled on first use
             raise FaultError(f"{value!r} is not {what}")
         return value
 
@@ -97,7 +97,8 @@ def _matching(pattern: str, what: str) -> BeforeValidator:
 
 
 def _requirement(value: str) -> str:
-    # A direct reference (`name @ URL`) is in no index, and so in no lock. It is not shown: it may hold a password.
+    # A direct reference (`name @ URL`) cannot be locked, because it is not in an index. It may have a password, so the
+    # message does not show it.
     name, at, _ = value.partition("@")
     if at and not re.search(r"[;'\"]", name):
         known = name.strip() if NAME.fullmatch(name.strip()) else "something"
@@ -126,7 +127,7 @@ def _exact(value: str) -> str:
 
 
 def specifier(value: str) -> str:
-    """Return `value`, a range of versions; raise `FaultError` for anything else."""
+    """Return `value` if it is a range of versions. Raises `FaultError` otherwise."""
     try:
         found = SpecifierSet(value)
     except InvalidSpecifier as error:
@@ -135,7 +136,7 @@ def specifier(value: str) -> str:
 
 
 def _countable(found: SpecifierSet, value: str) -> str:
-    """Return `value`; raise `FaultError` for a range that `packaging` accepts and a resolver does not."""
+    """Return `value`. Raises `FaultError` for a range that `packaging` accepts but a resolver does not."""
     strange = [part.version for part in found if part.operator == "===" and not is_version(part.version)]
     if strange:
         raise FaultError(f"==={strange[0]} names no version", "name a version, with ==")
@@ -150,7 +151,7 @@ def _short(value: str) -> str:
 
 
 def version(value: str) -> str:
-    """Return `value`, a version in normal form, since versions are compared as texts; raise `FaultError` for others."""
+    """Return `value` if it is a version in normal form, since versions are compared as texts. Raises `FaultError`."""
     if not is_version(value):
         raise FaultError(f"{value!r} is not a version", "written like 2.7.1, 2.7.1.post2 or 0.13.0rc1")
     normal = str(Version(_short(value)))
@@ -212,10 +213,10 @@ ExactText = Annotated[str, parsed(_exact)]
 CommitText = Annotated[str, _matching(r"[0-9a-f]{40}", "a full commit: 40 lower-case hex digits")]
 Sha256Text = Annotated[str, _matching(r"[0-9a-f]{64}", "a sha256: 64 lower-case hex digits")]
 RepositoryText = Annotated[str, _matching(r"(?![.-])[\w.-]+/(?!\.)[\w.-]+", "a repository, like volcengine/verl")]
-# No part of it leads up or nowhere: `..` and `.`.
+# The parts `..` and `.` are not allowed.
 NO_DOTS = r"(?!\.\.?(?:/|$))"
 PART = rf"{NO_DOTS}[\w.-]+"
-# A leading - would be an option of the command that gets the path.
+# The command that gets the path would read a leading - as an option.
 RelativeText = Annotated[str, _matching(rf"(?!-){PART}(?:/{PART})*", "a path inside the repository")]
 PatternText = Annotated[str, parsed(_pattern)]
 CheckId = Annotated[str, parsed(_check_id)]
@@ -224,18 +225,18 @@ CannText = Annotated[str, parsed(parse_cann)]
 OsText = Annotated[str, parsed(parse_os)]
 ChipText = Annotated[Chip, parsed(parse_chip)]
 ArchText = Annotated[Arch, parsed(parse_arch)]
-# A text that is written into one line of a Dockerfile or another file.
+# A text for one line of a Dockerfile or another file.
 LineText = Annotated[str, _matching(r"[^\r\n]+", "one line of text that is not empty")]
-# Both go into an ENV instruction and a shell script, a line each.
+# Both are written into an ENV instruction and a shell script, one per line.
 EnvName = Annotated[
     str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable (letters, digits, _)")
 ]
 EnvValue = Annotated[str, _matching(r"[^\r\n]*", "one line, which a value of the environment has to be")]
 EnvLine = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*=[^\r\n]*", "an ENV line, written NAME=value")]
-# As docker writes sizes: a number, and k, m or g (1024 based).
+# A size as in Docker: a number with k, m or g (powers of 1024).
 SizeText = Annotated[str, _matching(r"[1-9][0-9]{0,11}[kKmMgG]?", "a size: a number, then k, m or g, like 16g")]
 Name = Annotated[str, _matching(NAME.pattern, "a name: letters and digits, with . _ or - between them")]
-# A chip in images/chips.yaml: the word that the tags have, and no other.
+# A chip in images/chips.yaml: only the name that tags have.
 ChipName = Annotated[str, parsed(_chip_name)]
 # The name of an index is used in settings of the resolver, and in locks.
 IndexName = Annotated[str, parsed(_index_name)]
@@ -243,11 +244,11 @@ LocalText = Annotated[str, _matching(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "a local v
 ModuleText = Annotated[
     str, _matching(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a module or attribute, like torch_npu or verl.protocol")
 ]
-# Paths, packages and names below reach command lines, which nothing quotes: they hold no character of the shell.
+# The paths, packages and names below are used unquoted in command lines, so shell characters are not allowed.
 FOLDERS = rf"(?:/{NO_DOTS}[\w.+-]+)+"
 PLAIN = "of letters, digits and . _ + -, without `..` or `//`"
 PathText = Annotated[str, _matching(FOLDERS, f"an absolute path {PLAIN}")]
-# A script that a shell sources, with options: `/…/set_env.sh --cxx_abi=${ATB_CXX_ABI:-1}`.
+# A script that a shell sources, with options, such as `/…/set_env.sh --cxx_abi=${ATB_CXX_ABI:-1}`.
 ScriptText = Annotated[
     str,
     _matching(
@@ -255,7 +256,7 @@ ScriptText = Annotated[
         f"a script's absolute path {PLAIN}; options may follow, like --cxx_abi=${{ATB_CXX_ABI:-1}}",
     ),
 ]
-# The first two numbers of a CANN or of a driver.
+# The first two numbers of a CANN or driver version.
 SeriesText = Annotated[str, _matching(r"\d{1,2}\.\d{1,2}", 'a series: the first two numbers of a version, like "25.3"')]
 PciText = Annotated[str, _matching(r"0x[0-9a-f]{4}", 'a PCI device id, written like "0xd802"')]
 LinkText = Annotated[str, _matching(rf"/(?:opt|usr/local){FOLDERS}", f"a path below /opt or /usr/local, {PLAIN}")]
@@ -266,9 +267,9 @@ MachinePathText = Annotated[
 GlobText = Annotated[
     str, _matching(rf"(?:/{NO_DOTS}[\w.+*?-]+)+", f"a glob of absolute paths {PLAIN}, with * and ? as wildcards")
 ]
-# The name of a file, a program, a suite of Debian, a chip.
+# The name of a file, a program, a Debian suite or a chip.
 WordText = Annotated[str, _matching(r"\w[\w.+-]*", "a name, like g++ or libhccl.so")]
-# The names that Debian and RPM allow, without a version. apt-get removes a package whose name has a - behind it.
+# A name that Debian and RPM allow, without a version. apt-get removes a package whose name is followed by -.
 PackageText = Annotated[
     str,
     _matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?<!-)", "a system package, like libgomp1 or g++, without a version"),
@@ -277,12 +278,12 @@ ResourceText = Annotated[
     str, _matching(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][\w.-]*", "a resource of Kubernetes, like huawei.com/Ascend910")
 ]
 FullPythonText = Annotated[str, _matching(r"3\.\d{1,2}\.\d{1,2}", 'a full Python version, like "3.11.14"')]
-# Keys of tables that other files name.
+# Keys that other files refer to.
 TagText = Annotated[str, _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "a tag of an image")]
 
 
 def once(name: Callable[[Any], str] = str) -> AfterValidator:
-    """Return a validator that refuses an item of a list whose name is there twice."""
+    """Return a validator that refuses a list with two items of the same name."""
 
     def check(items: tuple[Any, ...]) -> tuple[Any, ...]:
         seen: set[str] = set()
@@ -296,7 +297,7 @@ def once(name: Callable[[Any], str] = str) -> AfterValidator:
 
 
 def profile_name_fault(name: str) -> str:
-    """Return why a profile's file may not have this name, which is the image's in engines and registries; or ""."""
+    """Return why a profile cannot have this name, or "". It is also the name of the image in engines and registries."""
     if IMAGE_NAME.fullmatch(name) and len(name) <= LONGEST_NAME:
         return ""
     rule = f"lower-case letters and digits, with single . _ or - between them, at most {LONGEST_NAME} characters"
@@ -304,7 +305,7 @@ def profile_name_fault(name: str) -> str:
 
 
 def component_name_fault(name: str) -> str:
-    """Return why a component's file may not have this name (a normalised distribution name); or ""."""
+    """Return why a component cannot have this name, or "". It is a normalised distribution name."""
     if COMPONENT_NAME.fullmatch(name):
         return ""
     return f"a component's name is lower-case letters and digits, with single - between them{_offer(name)}"

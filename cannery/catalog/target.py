@@ -1,9 +1,9 @@
-"""Targets of images; versions as CANN and the driver (HDK) write them; requirements on a target.
+"""Targets of images, versions of CANN and of the driver (HDK), and requirements on a target.
 
-CANN and the driver have the same form of version. `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are
-its releases, which come later: CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. These may be followed
-by more numbers (a patch: 25.0.rc1.1), then by a preview (`alphaN`, `betaN`), which comes before the version, and then
-by a build of it (`B160`), which does not.
+CANN and the driver have versions of the same form. `A.B.rcN` are candidates of feature release `A.B`, and `A.B.N` are
+its later releases: CANN 8.0.rc1, 8.0.rc2, 8.0.rc3 and 8.0.0 came out in that order. More numbers may follow (a patch:
+25.0.rc1.1), then a preview (`alphaN`, `betaN`), then a build (`B160`). A preview is older than its version, a build is
+not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Key = tuple[tuple[int, ...], ...]
 
 
 class PackageRequirement(Requirement):
-    """A requirement (PEP 508) of a package, as rules, locks and the solver read it."""
+    """A requirement (PEP 508) of a package."""
 
     @property
     def package(self) -> str:
-        """The normalised name of the distribution that it is about."""
+        """The normalised name of the distribution."""
         return canonicalize_name(self.name)
 
     @property
@@ -47,18 +47,18 @@ class PackageRequirement(Requirement):
 
     @property
     def exact(self) -> str | None:
-        """The one version that it allows (`==2.7.1`); None for a range."""
+        """The only version that it allows (`==2.7.1`); None for a range."""
         parts = (part for part in self.specifier if part.operator in {"==", "==="})
         return next((part.version for part in parts if not part.version.endswith(".*")), None)
 
     def allows(self, version: str | Version) -> bool:
-        """Whether a version fulfils it; a preview counts like any other release."""
+        """Whether it allows a version. Pre-releases count like any other release."""
         return self.specifier.contains(version, prereleases=True)
 
 
 # A search of the compatibility table parses the same few hundred versions a million times.
 parsed_version = cache(Version)
-# Profiles have nearly the same requirements. Nothing changes a parsed one.
+# Profiles share most requirements. Parsed requirements are never changed.
 parsed_requirement = cache(PackageRequirement)
 
 
@@ -66,13 +66,13 @@ def is_version(text: str) -> bool:
     """Whether a text is a version of a distribution."""
     try:
         Version(text)
-    except ValueError:  # also of a number that is too long for Python
+    except ValueError:  # also for a number that is too long for Python
         return False
     return True
 
 
 def canonical(text: str) -> str:
-    """Return `text` in lower case without blanks around it; raise `ValueError` when it is no version of this kind."""
+    """Return a CANN or driver version stripped and in lower case. Raises `ValueError` if it is not one."""
     value = text.strip().lower()
     if not WRITTEN.fullmatch(value):
         raise ValueError(f"{text!r} is no version of CANN or of a driver")
@@ -80,9 +80,9 @@ def canonical(text: str) -> str:
 
 
 def without_build(text: str) -> str:
-    """Return the version that a build is of (`8.5.0.B160` → `8.5.0`): tables, tags and paths have that one.
+    """Return a version without its build (`8.5.0.B160` → `8.5.0`), as in tables, tags and paths.
 
-    A preview stays what it is: it came before the release and may differ from it. Any other text is returned as it is.
+    A preview is kept: it is older than the release and may differ from it. Any other text is returned unchanged.
     """
     match = WRITTEN.fullmatch(text.strip().lower())
     return match["line"] if match else text
@@ -96,7 +96,7 @@ def series_of(version: str) -> str:
 def order(text: str) -> Key:
     """Return a key that sorts versions: 8.3.rc1 < 8.3.rc2 < 8.3.0 < 8.5.0.alpha1 < 8.5.0 < 8.5.0.b160 < 8.5.1.
 
-    Any other text comes before all versions, so that it is never taken for a newer one.
+    Any other text sorts before all versions, so that it never counts as newer.
     """
     match = WRITTEN.fullmatch(text.strip().lower())
     if not match:
@@ -110,10 +110,10 @@ def order(text: str) -> Key:
 
 
 def distance(one: str, other: str) -> tuple[int, ...]:
-    """Return how far `other` is from `one`, as a key that sorts the nearest first: major, minor, micro and post.
+    """Return the distance from version `one` to `other`, as a sort key: major, minor, micro and post.
 
-    After the first number that differs, the numbers on the side of `one` are nearer: 1.26.4 is nearer to 1.99 than
-    1.26.0 is.
+    After the first number that differs, later numbers towards `one` count as nearer: 1.26.4 is nearer to 1.99 than
+    1.26.0.
     """
     a, b = parsed_version(one), parsed_version(other)
     pairs = ((a.major, b.major), (a.minor, b.minor), (a.micro, b.micro), (a.post or 0, b.post or 0))
@@ -126,12 +126,12 @@ def distance(one: str, other: str) -> tuple[int, ...]:
 
 
 def package_name(requirement: str) -> str:
-    """Return the normalised name of the distribution that a requirement is about."""
+    """Return the normalised distribution name of a requirement."""
     return parsed_requirement(requirement).package
 
 
 def marker_environment(python: str, arch: Arch) -> dict[str, str]:
-    """Return every variable of a marker for Python `X.Y` on Linux, so that the running Python has no influence."""
+    """Return all marker variables for Python `X.Y` on Linux. They do not depend on the running Python."""
     full = f"{python}.0"
     return {
         "implementation_name": "cpython",
@@ -149,9 +149,9 @@ def marker_environment(python: str, arch: Arch) -> dict[str, str]:
 
 
 def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[PackageRequirement]:
-    """Give the requirements, PEP 508 texts, that apply: without a marker, or with one that is true.
+    """Yield the requirements in `texts` that apply in an environment: without a marker, or with a true one.
 
-    Invalid requirements, which some wheels have, are ignored, as pip does.
+    Invalid requirements, which some wheels have, are ignored, as in pip.
     """
     for text in texts:
         try:
@@ -164,7 +164,7 @@ def live(texts: Iterable[str], environment: Mapping[str, str]) -> Iterator[Packa
 
 @dataclass(frozen=True)
 class Target:
-    """What an image is built for. `cann` is canonical lower case (`8.3.rc1`, `8.5.0.b160`), `python` `major.minor`."""
+    """What an image is built for. `cann` is in canonical form (`8.3.rc1`, `8.5.0.b160`), `python` is `major.minor`."""
 
     cann: str
     chip: Chip
@@ -174,12 +174,12 @@ class Target:
 
     @property
     def base_tag(self) -> str:
-        """The tag that CANN images of this target carry: `<cann>-<chip>-<os>-py<python>`; no tag names a build."""
+        """The tag of the CANN image for this target: `<cann>-<chip>-<os>-py<python>`, without the build of CANN."""
         return f"{without_build(self.cann)}-{self.chip}-{self.os}-py{self.python}"
 
     @property
     def words(self) -> dict[str, str]:
-        """Each field as a text, as documents about an image have it."""
+        """Each field as a text, for documents about an image."""
         return {one.name: str(getattr(self, one.name)) for one in fields(self)}
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ class Target:
 
 
 def parse_cann(text: str, option: str = "CANN") -> str:
-    """Return a CANN version in canonical form (`8.3.RC1` → `8.3.rc1`); raise `UsageError` when it is none."""
+    """Return a CANN version in canonical form (`8.3.RC1` → `8.3.rc1`). Raises `UsageError` if it is not one."""
     try:
         return canonical(text)
     except ValueError as error:
@@ -196,7 +196,7 @@ def parse_cann(text: str, option: str = "CANN") -> str:
 
 
 def parse_python(text: str, option: str = "PYTHON") -> str:
-    """Return a Python version `3.N`; raise `UsageError` for anything else."""
+    """Return a Python version `3.N`. Raises `UsageError` for any other text."""
     value = text.strip()
     if not PYTHON.fullmatch(value):
         raise UsageError(f"{option}: {text!r} is not a Python version", hint='written like "3.11"')
@@ -204,7 +204,7 @@ def parse_python(text: str, option: str = "PYTHON") -> str:
 
 
 def parse_os(text: str, option: str = "OS") -> str:
-    """Return an OS name as the CANN tags write it (`ubuntu22.04`, `openeuler24.03`)."""
+    """Return an OS name as in CANN tags (`ubuntu22.04`, `openeuler24.03`)."""
     value = text.strip().lower()
     if not OS_NAME.fullmatch(value):
         raise UsageError(f"{option}: {text!r} is not an OS name", hint="written like ubuntu22.04 or openeuler24.03")
@@ -212,10 +212,10 @@ def parse_os(text: str, option: str = "OS") -> str:
 
 
 def parse_arch(text: str, option: str = "ARCH") -> Arch:
-    """Return the arch that `text` names in OCI's or the kernel's words."""
+    """Return the arch that `text` names, as OCI or the kernel writes it."""
     return parse_word(text, ARCH_ALIASES, option)
 
 
 def parse_chip(text: str, option: str = "CHIP") -> Chip:
-    """Return the chip family that `text` names in the tags', the market's or npu-smi's words."""
+    """Return the chip family that `text` names, as tags, product names or npu-smi write it."""
     return parse_word(text, CHIP_ALIASES, option)

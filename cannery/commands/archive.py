@@ -70,7 +70,7 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _packed(
     context: Context, found: Found, path: Path, wanted: Sequence[str]
 ) -> Iterator[tuple[Packed, Callable[[], bytes]]]:
-    """Give layers of an image as gzip, and a function that returns its configuration; show the bytes so far."""
+    """Yield layers of an image as gzip, and a function that returns its configuration; show the bytes so far."""
     place, image, held = found
     show = partial(transfer, f"bundling {path}", stream=sys.stderr, is_terminal=context.is_terminal)
     if isinstance(place, StorePlace):

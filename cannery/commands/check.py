@@ -54,7 +54,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterator[Finding]:
-    """Give warnings about the user's own trees. Raises as `cannery.sources.io.planned_sources.local_files`."""
+    """Yield warnings about the user's own trees. Raises as `cannery.sources.io.planned_sources.local_files`."""
     from cannery.sources.io.planned_sources import local_files, tree_doubts
 
     for file in local_files(context.sources(catalog), recipe, plan_epoch(recipe)).values():
@@ -63,7 +63,7 @@ def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterat
 
 
 def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
-    """Give findings as texts: all but notes, then the first `notes` notes (None: all) and how many more there are."""
+    """Yield findings as texts: all but notes, then the first `notes` notes (None: all) and how many more there are."""
     shown = [f for f in found if f.severity is not Severity.NOTE]
     rest = [f for f in found if f.severity is Severity.NOTE]
     folded = [] if notes is None else rest[notes:]

@@ -123,7 +123,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
-    """Give the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
+    """Yield the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
     from cannery.compat.rules.target import asking, who
     from cannery.compat.subject import Subject
 
@@ -149,7 +149,7 @@ def _show_settings(context: Context) -> ExitCode:
 
 
 def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
-    """Give the settings of other programs of this host, in the same form."""
+    """Yield the settings of other programs of this host, in the same form."""
     pip, of_pip = context.pip, "pip's settings"
     yield "pip index-url", shown(pip.index_url), of_pip
     yield "pip extra-index-url", " ".join(map(shown, pip.extra_index_urls)), of_pip
@@ -192,7 +192,7 @@ def completion(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _profiles(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Give the arguments that take a profile, of every command and action."""
+    """Yield the arguments that take a profile, of every command and action."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way
         if action.dest == "profile":
             yield action

@@ -142,7 +142,7 @@ def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
 def _wanted(
     arguments: argparse.Namespace, given: Options, store: LockStore, catalog: Catalog
 ) -> Iterator[Wanted | CanneryError]:
-    """Give the locks to make, or the error for a target that cannot exist."""
+    """Yield the locks to make, or the error for a target that cannot exist."""
     if not arguments.profile:
         yield from (error for file, error in catalog.broken.items() if file.startswith("profiles/"))
     for name in dict.fromkeys(arguments.profile) or catalog.profiles:
@@ -158,7 +158,7 @@ def _wanted(
 
 
 def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) -> Iterator[Wanted | CanneryError]:
-    """Give the locks of one Python: those of the profile's arches, and beside them those of a stand-in of its own."""
+    """Yield the locks of one Python: those of the profile's arches, and beside them those of a stand-in of its own."""
     try:
         recipe = bind(store, catalog, name, options)
     except CanneryError as error:

@@ -135,7 +135,7 @@ class Subject:
         return frozenset([*map(package_name, texts), *(c.package for c in self.recipe.chosen if c.name in names)])
 
     def live(self, texts: Iterable[str]) -> Iterator[PackageRequirement]:
-        """Give the requirements, PEP 508 texts, that count on the target."""
+        """Yield the requirements, PEP 508 texts, that count on the target."""
         target = self.recipe.target
         return live(texts, marker_environment(target.python, target.arch))
 
@@ -296,7 +296,7 @@ def other_number(subject: Subject, name: str) -> str:
 
 
 def misfits(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Give (distribution, key) for all that the rows contradict: what `fit` reports as errors, and other CANNs."""
+    """Yield (distribution, key) for all that the rows contradict: what `fit` reports as errors, and other CANNs."""
     for name in subject.with_rows():
         rows = judging(subject, name)
         if rows:

@@ -115,7 +115,7 @@ def _short_form(option: str, item: Mapping[str, Any]) -> str:
 
 
 def _nvidia(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give the GPUs that a service reserves."""
+    """Yield the GPUs that a service reserves."""
     node: Any = service
     for key in ("deploy", "resources", "reservations", "devices"):
         node = _mapping(node).get(key)
@@ -125,7 +125,7 @@ def _nvidia(where: str, service: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
-    """Give the containers of every Pod's spec in a manifest, in any kind of resource."""
+    """Yield the containers of every Pod's spec in a manifest, in any kind of resource."""
     if isinstance(value, dict) and isinstance(value.get("containers"), list):
         for item in filter(None, map(_mapping, value["containers"])):
             place = f"{where}.containers.{item.get('name', '')}"
@@ -137,7 +137,7 @@ def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
 
 
 def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give what a container of a Pod asks for; `spec` is the Pod's."""
+    """Yield what a container of a Pod asks for; `spec` is the Pod's."""
     context = {**_mapping(spec.get("securityContext")), **_mapping(item.get("securityContext"))}
     yield from _settings(f"{where}.securityContext", context)
     if spec.get("hostIPC"):
@@ -160,7 +160,7 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
 
 
 def _job(where: str, job: Mapping[str, Any]) -> Iterator[Container]:
-    """Give the container of a workflow's job, and those of its services: their `options` are docker's."""
+    """Yield the container of a workflow's job, and those of its services: their `options` are docker's."""
     named = {f"{where}.container": job.get("container")}
     named |= {f"{where}.services.{name}": one for name, one in _mapping(job.get("services")).items()}
     for place, one in named.items():

@@ -233,7 +233,7 @@ def _header(first: str, where: str) -> dict[str, Any]:
 
 
 def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
-    """Give the packages of the lines after the header; an error has the line in which an entry starts."""
+    """Yield the packages of the lines after the header; an error has the line in which an entry starts."""
     entries: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 2):
         if not line.strip() or line.startswith("#"):

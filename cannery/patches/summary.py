@@ -106,7 +106,7 @@ def _names(body: Sequence[ast.stmt], prefix: str = "") -> dict[str, tuple[Kind, 
 
 
 def _bindings(body: Iterable[ast.stmt], under: str = "") -> Iterator[tuple[Kind, str, str, ast.stmt]]:
-    """Give (kind, name, content, statement) of what each statement of a scope binds, in the order of the text.
+    """Yield (kind, name, content, statement) of what each statement of a scope binds, in the order of the text.
 
     The content is without line numbers and comments. `under`, the statements around it, is a part.
     """
@@ -119,7 +119,7 @@ def _bindings(body: Iterable[ast.stmt], under: str = "") -> Iterator[tuple[Kind,
 
 
 def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
-    """Give the statements in the blocks of a compound statement, each with what is written before its block."""
+    """Yield the statements in the blocks of a compound statement, each with what is written before its block."""
     header = "".join(ast.dump(child) for child in ast.iter_child_nodes(node) if not isinstance(child, BLOCKS))
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else ():
@@ -130,7 +130,7 @@ def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
-    """Give (kind, name, content) of what a statement binds itself; the content "" is the statement."""
+    """Yield (kind, name, content) of what a statement binds itself; the content "" is the statement."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield Kind.METHOD, name, ""
@@ -205,7 +205,7 @@ class Difference:
 
 
 def summary_lines(patches: Iterable[PatchChanges]) -> Iterator[str]:
-    """Give a line for each set, file and changed name."""
+    """Yield a line for each set, file and changed name."""
     title = ""
     for patch in patches:
         if title != (title := f"{patch.repo} {patch.rev} ({patch.keeper})"):
@@ -247,7 +247,7 @@ def _listed(value: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
 
 
 def differences(patches: Iterable[PatchChanges], table: Sequence[Listed]) -> Iterator[Difference]:
-    """Give where the table differs from what patches change. Patches that only the table has are not compared."""
+    """Yield where the table differs from what patches change. Patches that only the table has are not compared."""
     for patch in patches:
         found = [
             one.names[patch.name]

@@ -173,7 +173,7 @@ def _component_inputs(chosen: Chosen) -> tuple[Any, ...]:
 
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
-    """Give the layers of `plan` in their order on the base, each with the digest of its inputs."""
+    """Yield the layers of `plan` in their order on the base, each with the digest of its inputs."""
     # The installer, the interpreter's minor version and these tools decide how wheels become files; the other build
     # tools only matter to what is built.
     installer = [p.version for p in inputs.tools.packages if p.name == "installer"]

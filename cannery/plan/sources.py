@@ -133,7 +133,7 @@ def with_patchers(recipe: Recipe, steps: tuple[SourceStep, ...], sets: Sequence[
 
 
 def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequence[PatchSet]) -> Iterator[PatchedBy]:
-    """Give who patches source `name`: plugins, then `own`. `keys` has what decides each source's tree."""
+    """Yield who patches source `name`: plugins, then `own`. `keys` has what decides each source's tree."""
     for one in providers(recipe):
         sets, edits = one.component.patch_sets, [edit for edit in one.component.edits if edit.component == name]
         if one.name in keys and (edits or (sets and name in sets.repos.values())):
@@ -268,7 +268,7 @@ class SourceStep:
 def source_steps(
     recipe: Recipe, lock: Lock, socs: tuple[str, ...], local: Mapping[str, LocalTree]
 ) -> Iterator[SourceStep]:
-    """Give the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
+    """Yield the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
 
     What is left out of a stand-in has no step there.
     `socs` are the chip's names in native builds, `local` the trees that take the place of commits.

@@ -274,7 +274,7 @@ def python_folders(recipe: Recipe) -> tuple[str, ...]:
 
 
 def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Give (path, target) of each link from a tree to another one; a tree that is not in the image gets none."""
+    """Yield (path, target) of each link from a tree to another one; a tree that is not in the image gets none."""
     standing = {
         chosen.name
         for chosen in recipe.sources

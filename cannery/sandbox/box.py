@@ -172,7 +172,7 @@ def box_script(box: Box, scratch: PurePath) -> str:
 
 
 def _root(box: Box, scratch: PurePath) -> Iterator[str]:
-    """Give the lines that put the layers together. Overlay's options end at 4,096 bytes: a layer is a short link."""
+    """Yield the lines that put the layers together. Overlay's options end at 4,096 bytes: a layer is a short link."""
     where = shlex.quote(str(scratch))
     yield f"mount -t tmpfs -o mode=700 tmpfs {where}"
     yield f"cd {where}"
@@ -194,7 +194,7 @@ def _root(box: Box, scratch: PurePath) -> Iterator[str]:
 
 
 def _mounts(box: Box) -> Iterator[str]:
-    """Give the lines that mount everything but the layers."""
+    """Yield the lines that mount everything but the layers."""
     yield _PROC
     # Devices are bind mounts. A device that the command makes itself cannot be opened, here or on the layers.
     yield "make tmpfs nosuid,nodev,noexec,mode=755 /dev"

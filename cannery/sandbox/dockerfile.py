@@ -109,7 +109,7 @@ def base_names(stages: Mapping[str, Stage], name: str) -> set[str]:
 
 
 def _steps(one: Instruction) -> Iterator[Step]:
-    """Give the step of an instruction; none for one about containers."""
+    """Yield the step of an instruction; none for one about containers."""
     line = f"{one.keyword} {one.rest}"
     if one.keyword == "RUN":
         yield _run(one.rest, line)

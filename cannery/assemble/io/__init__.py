@@ -1,1 +1,1 @@
-"""The effects of `cannery.assemble`: wheels are read, byte code is compiled by a Python of the image's version."""
+"""The effects of `cannery.assemble`: reads wheels, compiles byte code with the image's Python, writes layers."""

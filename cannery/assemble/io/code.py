@@ -1,7 +1,7 @@
-"""The byte code of wheels and trees: compiled once by the Python of the base, and cached by content and Python.
+"""The byte code of wheels and trees: compiled once, and cached by content and Python version.
 
 The bytes of a .pyc differ between patch releases of Python. So the Python of the image compiles, in a container that
-reads sources from its standard input. The host needs no Python of the target's version.
+reads sources from standard input. The host does not need that version of Python.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(bytecode.__file__)
 # The bytes of a SHA-256.
 _SUM = 32
-# Writes the program, which comes as an argument, and runs it.
+# Writes the program, which is passed as an argument, to a file and runs it.
 _START = """\
 import runpy, sys
 open("/tmp/bytecode.py", "w").write(sys.argv.pop(1))
@@ -51,9 +51,9 @@ runpy.run_path("/tmp/bytecode.py", run_name="__main__")
 
 @dataclass(frozen=True)
 class Worker:
-    """A byte-code compiler: a command that answers batches as `bytecode.main` does, its environment and its version.
+    """A byte-code compiler: a command that runs `bytecode.main`, its environment, and its Python version.
 
-    `command` returns the command. It is called only if there is something to compile.
+    `command` is called only if there is something to compile.
     """
 
     command: Callable[[], tuple[str, ...]]
@@ -62,28 +62,28 @@ class Worker:
 
     @cached_property
     def key(self) -> str:
-        """A digest (12 hex digits) of everything that byte code depends on, except its source."""
+        """A digest (12 hex digits) of everything that byte code depends on, except the source."""
         return sha256_bytes(f"{self.version}\n{PROGRAM.read_text(encoding='utf-8')}".encode())[:12]
 
 
 class PythonPlace(Protocol):
-    """What runs the Python of an image."""
+    """Runs the Python of an image."""
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The environment in which its commands run."""
+        """The environment for its commands."""
 
     def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:
-        """Return a command that runs the Python of an image, without network."""
+        """Return a command that runs the Python of an image without network access."""
 
 
 def python_note(cache: Path, image: str) -> Path:
-    """Return the file with the version of the Python in the image with the id `image`."""
+    """Return the cache file with the Python version of the image with the id `image`."""
     return cache / "layers" / "pythons" / image.rpartition(":")[2]
 
 
 def known_python(cache: Path, image: str) -> str:
-    """Return the `sys.version` of the Python in an image, "" if no earlier run has asked it."""
+    """Return the `sys.version` of the Python in an image, or "" if it is not cached."""
     note = python_note(cache, image)
     return note.read_text(encoding="utf-8") if note.is_file() else ""
 
@@ -91,7 +91,7 @@ def known_python(cache: Path, image: str) -> str:
 def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> Worker:
     """Return a worker that runs the Python at `python` in the image with the id `image`.
 
-    Its version is asked once and cached. Raises `UnableError` if that Python does not run.
+    Its version is read once and cached. Raises `UnableError` if that Python does not run.
     """
     version = known_python(cache, image)
     if not version:
@@ -107,7 +107,7 @@ def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> W
 
 
 def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple[str, ...]:
-    """Return the command of a worker: the Python of the image or, if it cannot run, this host's of the same release."""
+    """Return the command of a worker: the Python of the image, or if that cannot run, the same release on this host."""
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
     try:
         return place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
@@ -118,7 +118,7 @@ def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple
 
 
 def _own_python(release: str) -> str:
-    """Return this host's Python of a release as 3.11.2, "" without one."""
+    """Return the path of this host's Python of a release (`3.11.2`), or ""."""
     name = f"python{release.rpartition('.')[0]}"
     for path in filter(None, (shutil.which(name, path=folder) for folder in os.get_exec_path())):
         question = (path, "-I", "-c", "import platform; print(platform.python_version())")
@@ -129,9 +129,9 @@ def _own_python(release: str) -> str:
 
 @dataclass(frozen=True)
 class Modules:
-    """Modules of one wheel or tree, which are compiled and cached together under `name` and the digest `key`.
+    """The modules of one wheel or tree, compiled and cached together under `name` and the digest `key`.
 
-    `sources` gives them as (path in the image, source).
+    `sources` yields (path in the image, source).
     """
 
     name: str
@@ -150,7 +150,7 @@ def files_of(wheel: Wheel, python: str) -> list[File]:
 
 
 def modules_of(wheel: Wheel, python: str) -> Modules:
-    """Return the modules of a wheel for a minor version of Python. The wheel's hash is checked when they are read."""
+    """Return the modules of a wheel for a minor version of Python. Reading them checks the wheel's hash."""
 
     def sources() -> Iterator[tuple[str, bytes]]:
         path = Path(wheel.path)
@@ -177,17 +177,17 @@ def modules_of_tree(tree: Tree) -> Modules:
 
 
 def modules_in(content: Content, python: str) -> list[Modules]:
-    """Return the modules of each wheel and of each tree of a layer, for a minor version of Python."""
+    """Return the modules of each wheel and tree in a layer, for a minor version of Python."""
     return [*(modules_of(wheel, python) for wheel in content.wheels), *map(modules_of_tree, content.trees)]
 
 
 def code_path(modules: Modules, worker: Worker, cache: Path) -> Path:
-    """Return where the byte code of modules is cached: a zip file of paths in the image."""
+    """Return the zip file that caches the byte code of modules. Its members are paths in the image."""
     return cache / "layers" / "code" / modules.name / f"{modules.key}-{worker.key}.zip"
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a zip file of byte code exists undamaged: its comment is the digest of the bytes before it."""
+    """Whether a zip file of byte code exists and is undamaged. Its comment is the digest of the bytes before it."""
     try:
         data = memoryview(path.read_bytes())
     except FileNotFoundError:
@@ -196,9 +196,10 @@ def _is_whole(path: Path) -> bool:
 
 
 class _Job:
-    """Makes the byte code of modules: compiles them, or copies it from another version with the same source.
+    """Makes the zip file `path` with the byte code of modules.
 
-    `path` is the zip file. The comment of each member is the digest of its path and source.
+    Byte code of unchanged modules is copied from the zip file of another version. The comment of each member is the
+    digest of its path and source.
     """
 
     def __init__(self, modules: Modules, path: Path, stack: ExitStack) -> None:
@@ -209,7 +210,7 @@ class _Job:
         self._taken: list[zipfile.ZipInfo] = []
 
     def sources(self) -> Iterator[tuple[str, bytes]]:
-        """Give the modules that have to be compiled, as (path in the image, source)."""
+        """Yield the modules to compile, as (path in the image, source)."""
         known = {info.comment: info for info in self._other.infolist()} if self._other else {}
         for path, source in self._modules.sources():
             made_of = hashlib.sha256(bytecode.packed([(path, source)])).digest()
@@ -220,7 +221,7 @@ class _Job:
                 yield path, source
 
     def keep(self, compiled: Iterable[tuple[str, bytes]]) -> None:
-        """Write the zip file; `compiled` are the .pyc files of `sources`, in their order."""
+        """Write the zip file. `compiled` has the .pyc files of `sources`, in the same order."""
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w") as archive:
             for (path, data), made_of in zip(compiled, self._sent, strict=True):
@@ -237,11 +238,11 @@ class _Job:
 
 
 def _put(archive: zipfile.ZipFile, like: zipfile.ZipInfo, squeezed: bytes) -> None:
-    """Add a member that is already deflated to a zip file; `like` has its name, comment, size and CRC."""
+    """Add an already deflated member to a zip file. `like` has its name, comment, size and CRC."""
     info = zipfile.ZipInfo(like.filename)
     info.comment = like.comment
     archive.writestr(info, squeezed)
-    # `zipfile` would compress by zlib alone. What counts is the directory, which it writes at the end.
+    # `zipfile` can only compress with zlib. It writes these values to the directory at the end of the file.
     info.compress_type, info.file_size, info.CRC = zipfile.ZIP_DEFLATED, like.file_size, like.CRC
 
 
@@ -286,14 +287,14 @@ def _send(jobs: Iterable[_Job], into: IO[bytes]) -> None:
                 into.write(bytecode.framed(bytecode.packed(batch)))
             into.write(bytecode.framed(b""))
     except BrokenPipeError:
-        pass  # the worker has ended; its own words are read by who waits for its answer
+        pass  # the worker has ended: `_work` reads its error output
     finally:
         with suppress(BrokenPipeError):
             into.close()
 
 
 def _answer(out: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Give the .pyc files of a job. Raises `EOFError` if the worker ends before the last one."""
+    """Yield the .pyc files of a job. Raises `EOFError` if the worker ends before the last one."""
     while batch := bytecode.read_frame(out):
         yield from bytecode.unpacked(batch)
     if batch is None:

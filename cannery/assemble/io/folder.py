@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[str], sink: TarSink) -> Made:
     """Write the upper folder of an overlay on `lowers` as the tar of a layer.
 
-    The paths `left_out` and everything below them are left out. Raises `UnableError` for a device and a pipe.
+    The paths in `left_out`, and everything below them, are left out. Raises `UnableError` for a device or a pipe.
     """
     found = {path: source for path, source in _walked(upper) if not _is_below(path, left_out)}
     hidden = [whiteout(path) for path, source in found.items() if _is_gone(source)]
@@ -45,12 +45,12 @@ def write_changes(upper: Path, lowers: Collection[Path], left_out: Collection[st
 
 
 def write_folder(folder: Path, sink: TarSink) -> Made:
-    """Write a folder as the tar of a layer, in which it is `/`. Raises as `write_changes`."""
+    """Write a folder as the tar of a layer; the folder becomes `/`. Raises like `write_changes`."""
     return _written(_leaves(dict(_walked(folder))), sink)
 
 
 def _walked(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Give (absolute path, source) of all that is below a folder, a folder before what is in it."""
+    """Yield (path in the layer, path on disk) of everything below a folder, parents first."""
     for parent, folders, files in os.walk(folder):
         inner = "" if parent == str(folder) else f"/{os.path.relpath(parent, folder)}"
         for name in (*folders, *files):
@@ -77,7 +77,7 @@ def _attribute(source: Path, name: str) -> bytes:
 
 
 def _leaves(found: Mapping[str, Path]) -> dict[str, Leaf]:
-    """Return {path: entry and content}; a file with more than one name is a file once, and then a hard link to it."""
+    """Return {path: entry and content}. The second and later names of one file are hard links to the first."""
     leaves: dict[str, Leaf] = {}
     first: dict[tuple[int, int], str] = {}
     for path in sorted(found, key=order):
@@ -92,7 +92,7 @@ def _leaves(found: Mapping[str, Path]) -> dict[str, Leaf]:
 
 
 def _entry(path: str, source: Path) -> Entry | None:
-    """Return the entry of a file, folder or link; None for a socket, which no layer has."""
+    """Return the entry of a file, folder or link; None for a socket, which layers leave out."""
     info = source.lstat()
     kinds = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER, stat.S_IFLNK: Kind.LINK}
     kind = kinds.get(stat.S_IFMT(info.st_mode))

@@ -1,4 +1,4 @@
-"""The archive by which an engine loads an image. It has only the layers that the engine is missing."""
+"""The archive from which an engine loads an image. It has only the layers that the engine is missing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BLOCK = 1 << 20
 
 
 def archive(layers: Mapping[str, IO[bytes]], config: Mapping[str, Any], reference: str) -> Iterator[bytes]:
-    """Give an archive for `docker load`, in blocks. `layers` are the layers to send, by DiffID.
+    """Yield an archive for `docker load`, in blocks. `layers` are the layers to send, by DiffID.
 
-    Only an engine with the classic image store accepts it, and it must have all layers of `config` below these.
+    Only an engine with the classic image store accepts it. The engine must have all other layers of `config`.
     """
     text = config_text(config)
     name = f"blobs/sha256/{hashlib.sha256(text).hexdigest()}"

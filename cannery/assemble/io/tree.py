@@ -1,4 +1,4 @@
-"""The files of a source tree in a layer: those of its tar, with the changes of patches, without build leftovers.
+"""The files of a source tree in a layer: its tar with patches applied, without build leftovers.
 
 templates/tools/source.py does the same in build stages.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cannery.assemble.content import Tree
 
-# An entry of a layer, and a function that gives its bytes.
+# An entry of a layer, and a function that yields its bytes.
 Leaf = tuple[Entry, "Callable[[], Iterable[bytes]]"]
 _BLOCK = 1 << 20
 
@@ -27,8 +27,8 @@ _BLOCK = 1 << 20
 def tree_leaves(tree: Tree, archive: tarfile.TarFile) -> dict[str, Leaf]:
     """Return {path in the image: entry and content} of a tree; `archive` is its tar.
 
-    Raises `WheelError` for a tar with a path outside its folder, with anything but files, folders and links, and for
-    one that is not the tree that was patched.
+    Raises `WheelError` if the tar has a path outside its folder, has anything but files, folders and links, or is not
+    the tree that was patched.
     """
     leaves: dict[str, Leaf] = {}
     for member in archive:
@@ -49,7 +49,7 @@ def tree_leaves(tree: Tree, archive: tarfile.TarFile) -> dict[str, Leaf]:
 
 
 def tree_modules(leaves: dict[str, Leaf]) -> Iterator[tuple[str, bytes]]:
-    """Give the modules of a tree as (path in the image, source), in the order in which a build stage compiles them."""
+    """Yield the modules of a tree as (path in the image, source), in the order in which a build stage compiles them."""
     for path in sorted((path for path in leaves if path.endswith(".py")), key=lambda path: path.split("/")):
         leaf = _followed(path, leaves)
         if leaf is not None:
@@ -77,7 +77,7 @@ def _digest(leaf: Leaf | None) -> str | None:
 
 
 def _is_left(name: str, entry: Entry) -> bool:
-    """Whether it is a leftover of a build: the folder build/ at the top, *.egg-info, or __pycache__."""
+    """Whether an entry is a build leftover: the top folder build/, *.egg-info, or __pycache__."""
     parts = name.split("/")
     folders = parts if entry.kind is Kind.FOLDER else parts[:-1]
     return folders[:1] == ["build"] or any(f == "__pycache__" or f.endswith(".egg-info") for f in folders)

@@ -1,4 +1,4 @@
-"""The content of a trial's layer: the new files of the wheels that it adds, and whiteouts of the files they replace."""
+"""The content of a trial's layer: the changed files of its wheels, and whiteouts for files that are gone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from cannery.assemble.io.wheel_files import File
 
-# The end of a zip archive (PKZIP's application note, 4.3.16): the size of the directory before it.
+# The last record of a zip archive (PKZIP's application note, 4.3.16). Its field is the size of the directory before it.
 _END = struct.Struct("<12xL6x")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The wheels that a trial adds, removes and keeps, and {path in the image: text} of further files."""
+    """The wheels that a trial adds, removes and keeps, and further files as {path in the image: text}."""
 
     added: tuple[Wheel, ...]
     removed: Sequence[Wheel]
@@ -45,11 +45,11 @@ def trial_content(changes: Changes, python: str) -> Content:
     """
     old = [path for wheel in changes.removed for path in _paths(files_of(wheel, python), python)]
     new = {*changes.texts, *(path for wheel in changes.added for path in _paths(files_of(wheel, python), python))}
-    # No two packages share metadata. Most pins remove nothing else: then no other wheel has to be read.
+    # Packages do not share metadata. Most pins remove no other file, so no kept wheel has to be read.
     left = sorted(path for path in set(old) - new if ".dist-info/" not in path)
     kept = changes.kept if left else ()
     beside = [path for wheel in kept if _may_share(wheel, left) for path in _paths(files_of(wheel, python), python)]
-    # Folders of the virtual environment that stay when their last package goes.
+    # The folders of these paths stay in the virtual environment, even without packages.
     always = (f"{VENV}/bin/python", f"{VENV}/lib/python{python}/site-packages/any")
     gone = removals(old, new, [*beside, *always])
     below = frozenset(_paths(_unchanged(changes, python), python))
@@ -57,13 +57,13 @@ def trial_content(changes: Changes, python: str) -> Content:
 
 
 def _unchanged(changes: Changes, python: str) -> Iterator[File]:
-    """Give the added files that a removed wheel also has, at the same path and with the same bytes."""
+    """Yield the added files that a removed wheel also has, with the same path and bytes."""
     with ExitStack() as stack:
         opens = {wheel: stack.enter_context(opened(Path(wheel.path))) for wheel in (*changes.removed, *changes.added)}
         old = {file.path: (file, opens[wheel]) for wheel in changes.removed for file in files_of(wheel, python)}
         for wheel in changes.added:
             for file in files_of(wheel, python):
-                # Not scripts: they belong to no folder, and a kept wheel may have one of the same name.
+                # Scripts are left out: a kept wheel may have one of the same name.
                 if file.path in old and "/site-packages/" in file.path:
                     before, archive = old[file.path]
                     if _looks(before) == _looks(file) and _same(Member(before, archive), Member(file, opens[wheel])):
@@ -75,13 +75,13 @@ def _looks(file: File) -> tuple[object, ...]:
 
 
 def _same(one: Member, other: Member) -> bool:
-    """Whether two files have the same bytes. They are unpacked only if their packed bytes differ."""
+    """Whether two files have the same bytes. They are unpacked only if their compressed bytes differ."""
     streams = [b"".join(member.stream(member.packed)) if member.packed else b"" for member in (one, other)]
     return bool(streams[0] and streams[0] == streams[1]) or b"".join(one) == b"".join(other)
 
 
 def _paths(files: Iterable[File], python: str) -> Iterator[str]:
-    """Give the paths of files, and of the byte code of those that are modules."""
+    """Yield the paths of files, and the byte-code paths of modules."""
     for file in files:
         yield file.path
         if file.is_module:
@@ -91,15 +91,14 @@ def _paths(files: Iterable[File], python: str) -> Iterator[str]:
 def _may_share(wheel: Wheel, paths: Sequence[str]) -> bool:
     """Whether a file or folder of `paths` may also be in the wheel.
 
-    The names are looked for in the bytes of the archive's directory: to read those of all wheels one by one takes a
-    tenth of a trial's time.
+    This searches the bytes of the zip directory. Parsing the directories of all wheels takes a tenth of a trial's time.
     """
     with Path(wheel.path).open("rb") as stream:
         last = stream.seek(0, os.SEEK_END) - _END.size
         stream.seek(max(last, 0))
         end = stream.read()
         size = _END.unpack(end)[0] if end.startswith(b"PK\5\6") else sys.maxsize
-        if size > last:  # it has a comment, or more than 4 GB, or is no archive
+        if size > last:  # a comment, more than 4 GB, or not a zip file
             return True
         stream.seek(last - size)
         names = stream.read(size)

@@ -100,7 +100,7 @@ def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
 
 @contextmanager
 def _fetched(file: Listed, session: requests.Session) -> Iterator[Path]:
-    """Give the path of a release's file while the block runs; one of a folder is read where it is."""
+    """Yield the path of a release's file while the block runs; one of a folder is read where it is."""
     if file.url.startswith("file:"):
         yield url_path(file.url)
         return

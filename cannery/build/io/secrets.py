@@ -46,7 +46,7 @@ NO_SECRETS = Secrets({}, ())
 def host_secrets(
     cache: Path, env: Mapping[str, str], pip: PipSettings, suite: str | None, system: Mapping[str, Sequence[str]]
 ) -> Iterator[Secrets]:
-    """Give the secrets of this host while a build runs.
+    """Yield the secrets of this host while a build runs.
 
     `suite` is the Debian suite of the base, None for a base with sources of its own; `system` are mirrors for those.
     The files are in the cache, readable by their owner only. Raises `UsageError` if the host's CA bundle cannot be

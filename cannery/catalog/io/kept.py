@@ -1,7 +1,7 @@
-"""The catalog in Cannery's cache. Reading it from its files takes three quarters of the time of `list`.
+"""The cached catalog. Without the cache, reading the catalog takes three quarters of the time of `list`.
 
-A catalog without a problem is kept in the cache, under a digest of the files that it was read from and of the code that
-read them. A kept file can name the catalog's own classes and nothing else, so that one from elsewhere runs no code.
+A catalog without problems is cached under a digest of its files and of the code that reads them. A cache file may only
+name the catalog's classes, so that a foreign file cannot run code.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from cannery.util.io.files import write_atomic
 FOLDERS = ("", "bases", "components", "profiles", "standin")
 CODE = ("catalog", "catalog/io", "util", "vocab.py", "errors.py")
 PACKAGE = Path(__file__).parents[2]
-# Catalogs of other checkouts, or of an edit that was taken back, are kept too; the oldest go.
+# The number of cached catalogs, for other checkouts and reverted edits. The oldest are removed.
 MOST = 8
 
 
 def load_catalog(images: Path, own: Path | None, cache: Path) -> Catalog:
-    """Return the catalog of `images` and of the user's folder `own`, from `cache` where nothing has changed.
+    """Return the catalog of `images` and the user's folder `own`, from `cache` if nothing has changed.
 
-    Raises as `cannery.catalog.io.read.load_catalog`.
+    Raises like `cannery.catalog.io.read.load_catalog`.
     """
     key = _key(images, own)
     file = cache / "catalog" / key
@@ -44,10 +44,10 @@ def load_catalog(images: Path, own: Path | None, cache: Path) -> Catalog:
 
 
 def _key(images: Path, own: Path | None) -> str:
-    """Return the hex SHA-256 of all that a catalog comes from; "" where a file cannot be read."""
+    """Return the hex SHA-256 of all inputs of a catalog; "" if a file cannot be read."""
     digest = hashlib.sha256(repr((pydantic.VERSION, packaging.__version__, sys.version_info)).encode())
     try:
-        # Messages name the user's folder as the working folder sees it.
+        # Messages show the user's folder relative to the working directory.
         digest.update(repr((images, own, Path.cwd() if own else "")).encode())
         for name in CODE:
             digest.update(files_digest(PACKAGE / name, ".py"))
@@ -60,9 +60,9 @@ def _key(images: Path, own: Path | None) -> str:
 
 
 def files_digest(place: Path, suffix: str) -> bytes:
-    """Return the SHA-256 of a file, or of the entries of a folder: all names, and what the files of `suffix` hold.
+    """Return the SHA-256 of a file, or of a folder: all names in it, and the content of the files with `suffix`.
 
-    A missing one has a digest too. Raises `OSError` for what cannot be read.
+    A missing path has a digest too. Raises `OSError` if something cannot be read.
     """
     digest = hashlib.sha256()
     if place.is_file():
@@ -77,7 +77,7 @@ def files_digest(place: Path, suffix: str) -> bytes:
 
 
 class _Catalogs(pickle.Unpickler):
-    """Makes nothing but values of the catalog's own classes."""
+    """Loads only instances of the catalog's classes."""
 
     def find_class(self, module: str, name: str) -> object:
         found = super().find_class(module, name)
@@ -87,7 +87,7 @@ class _Catalogs(pickle.Unpickler):
 
 
 def _kept(file: Path) -> Catalog | None:
-    """Return the catalog in a file of the cache; None where there is none, or not one of ours."""
+    """Return the catalog in a cache file; None if the file is missing or not valid."""
     try:
         with file.open("rb") as stream:
             found = _Catalogs(stream).load()
@@ -97,7 +97,7 @@ def _kept(file: Path) -> Catalog | None:
 
 
 def _keep(file: Path, catalog: Catalog) -> None:
-    with suppress(OSError):  # a full or read-only disk: it is read again
+    with suppress(OSError):  # a full or read-only disk: the next run reads the files again
         write_atomic(file, pickle.dumps(catalog))
         kept = sorted(file.parent.iterdir(), key=lambda one: one.stat().st_mtime)
         for old in kept[:-MOST]:

@@ -1,4 +1,4 @@
-"""Read images/ into a `Catalog`: every file checked against its model and against the others, all errors at once."""
+"""Reads images/ into a `Catalog`, checks every file against its model and the other files, and reports all errors."""
 
 from __future__ import annotations
 
@@ -35,28 +35,27 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 # Files that are ignored: hidden ones, and backups of editors and of patch.
 LEFT = re.compile(r"\..*|.*(~|\.orig|\.rej)|#.*#")
-# Files that only the profiles that name them need. All profiles need the others.
+# Files that are only needed by the profiles that name them. All other files are needed by every profile.
 OF_PROFILES = re.compile(r"((?:profiles|components|bases(?!/registries\.yaml))/[^:]+)(?::\d+)?")
 BUILT_IN = "images"
-# Reported of one file. A file of another kind has thousands, and each costs a search for the nearest word.
+# The most problems reported for one file. A wrong file has thousands, and the suggestions for each take time.
 MOST_PROBLEMS = 30
 # The largest file has 35 kB.
 MOST_BYTES = 1 << 20
 
 
 def read_yaml(path: Path, name: str) -> YamlDocument:
-    """Read one YAML file; `name` is how messages call it.
+    """Read one YAML file; `name` is its name in messages.
 
-    Raises `UsageError` with file:line for what `parse_yaml` refuses, and for a file that is too large, no text or
-    cannot be read; never anything else.
+    Raises only `UsageError`: like `parse_yaml`, and for a file that is too large, is not text or cannot be read.
     """
     return parse_yaml(read_yaml_text(path, name), name)
 
 
 def read_yaml_text(path: Path, name: str) -> str:
-    """Return the text of a YAML file. Raises `UsageError` for one that is too large, no text or cannot be read."""
+    """Return the text of a YAML file. Raises `UsageError` if it is too large, is not text or cannot be read."""
     try:
-        # To read a pipe or a device could block, or never end.
+        # Reading a pipe or a device could block or never end.
         if path.exists() and not path.is_file():
             raise UsageError("is no regular file", where=name, hint="put a file of that name there, or remove it")
         with path.open("rb") as file:
@@ -71,7 +70,7 @@ def read_yaml_text(path: Path, name: str) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UsageError("is not UTF-8 text", where=f"{name}:{line}", hint="save the file as UTF-8") from error
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an invalid file name
         raise UsageError(
             f"cannot be read: {error}", where=name, hint="the file has to be there and readable"
         ) from error
@@ -80,10 +79,9 @@ def read_yaml_text(path: Path, name: str) -> str:
 def load_catalog(images: Path, own: Path | None = None) -> Catalog:
     """Read every catalog file below `images`. Profiles that use a broken file are left out, with their errors.
 
-    `own` is a folder of the user's that is laid over it: a file there takes the place of the one of the same name.
+    A file in the user's folder `own` replaces the built-in file of the same name.
 
-    Raises one `CatalogError` that has all problems with file and line where a file is broken that every profile needs,
-    or where no profile is left.
+    Raises one `CatalogError` with all problems if a file that every profile needs is broken, or if no profile is left.
     """
     reader = _Reader(images, own)
     catalog = Catalog(
@@ -112,7 +110,7 @@ def load_catalog(images: Path, own: Path | None = None) -> Catalog:
 
 
 def _usable(catalog: Catalog, reader: _Reader) -> Catalog:
-    """Return the catalog without what is broken. Raises `CatalogError` where no profile is left."""
+    """Return the catalog without its broken parts. Raises `CatalogError` if no profile is left."""
     problems = tuple(reader.problems)
     by_file: dict[str, list[UsageError]] = {}
     for part in problems:
@@ -139,38 +137,38 @@ def _usable(catalog: Catalog, reader: _Reader) -> Catalog:
 
 
 class _Reader:
-    """Reads files and collects problems, so that a user sees all of them in one run."""
+    """Reads files and collects problems, so that one run reports all of them."""
 
     def __init__(self, images: Path, own: Path | None = None) -> None:
         # The user's folder comes first: its files replace the built-in ones.
         self.folders = {**({str(shown_path(own, Path.cwd())): own} if own else {}), BUILT_IN: images}
         self.problems: list[UsageError] = []
-        # Paths of what is wrong, by file.
+        # Paths of the faults, by file.
         self.noted: dict[str, list[tuple[object, ...]]] = {}
-        # Documents as they are written, and with what they extend.
+        # Documents as they are in their files, and merged with what they extend.
         self.written: dict[str, YamlDocument] = {}
         self.documents: dict[str, YamlDocument] = {}
         self.listed: dict[str, list[str]] = {}
         self.own_files: dict[str, str] = {}
 
     def stop_if_shared(self) -> None:
-        """Raise all problems where one is in a file that every profile needs."""
+        """Raise all problems if one is in a file that every profile needs."""
         if not all(map(self.of_profiles, self.problems)):
             raise CatalogError(self.problems)
 
     def of_profiles(self, part: UsageError) -> str:
-        """Return the name below images/ of the file that a problem is in, where only some profiles need it; else ""."""
+        """Return the file of a problem (its name below images/) if only some profiles need it, else ""."""
         for shown in self.folders:
             if part.where.startswith(f"{shown}/") and (match := OF_PROFILES.fullmatch(part.where[len(shown) + 1 :])):
                 return match[1]
         return ""
 
     def has(self, name: str) -> bool:
-        """Whether there is a file, by its name below images/."""
+        """Whether a file exists, by its name below images/."""
         return os.path.lexists(self.at(name)[1])
 
     def at(self, name: str) -> tuple[str, Path]:
-        """Return how messages call a file, by its name below images/, and its path."""
+        """Return the name in messages and the path of a file, by its name below images/."""
         found = ((f"{shown}/{name}", folder / name) for shown, folder in self.folders.items())
         shown, path = next((pair for pair in found if os.path.lexists(pair[1])), (f"{BUILT_IN}/{name}", None))
         if not shown.startswith(f"{BUILT_IN}/"):
@@ -178,7 +176,7 @@ class _Reader:
         return shown, path or self.folders[BUILT_IN] / name
 
     def note(self, file: str, fault: FaultError) -> None:
-        """Note what is wrong in a file that was read."""
+        """Record a fault in a file that was read."""
         self.noted.setdefault(file, []).append(fault.path)
         what = ": ".join(filter(None, (".".join(map(str, fault.path)), fault.what)))
         self.problems.append(problem(self.documents[file].where(fault.path), what, fault.hint))
@@ -191,9 +189,9 @@ class _Reader:
         leave: tuple[str, ...] = (),
         read: Callable[[str], YamlDocument] | None = None,
     ) -> dict[str, M]:
-        """Read every YAML file of a folder into {stem: model}; names are file names, `fault` finds a wrong name.
+        """Read every YAML file of a folder into {stem: model}. `fault` returns why a stem is not allowed.
 
-        The stems in `leave` are read elsewhere. `read` reads a document in another way than `document` does.
+        The stems in `leave` are skipped. `read` replaces `document`.
         """
         found: dict[str, M] = {}
         adapter = TypeAdapter(model)
@@ -213,7 +211,7 @@ class _Reader:
         return found
 
     def _listed(self, name: str) -> list[str]:
-        """Return the names of the YAML files of a folder; another file there is a problem, since it is not read."""
+        """Return the names of the YAML files in a folder. Any other file there is reported, since it is not read."""
         found: set[str] = set()
         for shown, top in self.folders.items():
             folder = top / name
@@ -228,7 +226,6 @@ class _Reader:
                 if path.suffix == ".yaml":
                     found.add(path.name)
                     continue
-                # Why a file that is not called *.yaml is refused, and what to do.
                 what, hint = "folders are not read here", "move its files one level up"
                 if not path.is_dir():
                     stem = path.stem if path.suffix.lower() in {".yml", ".yaml"} else path.name
@@ -240,14 +237,14 @@ class _Reader:
         return sorted(found)
 
     def document(self, name: str) -> YamlDocument:
-        """Read one file, by its name below images/, once. Raises `UsageError` as `read_yaml` does."""
+        """Read one file once, by its name below images/. Raises `UsageError` like `read_yaml`."""
         if name not in self.written:
             shown, path = self.at(name)
             self.written[name] = read_yaml(path, shown)
         return self.written[name]
 
     def extended(self, name: str) -> YamlDocument:
-        """Read a profile's file with what it extends. Raises `UsageError` as `document` and `extended` do."""
+        """Read a profile, merged with what it extends. Raises `UsageError` like `document` and `extended`."""
         own = self.document(name)
         if not isinstance(own.value, dict) or "extends" not in own.value:
             return own
@@ -264,15 +261,16 @@ class _Reader:
         read: Callable[[str], YamlDocument] | None = None,
         adapter: TypeAdapter[M] | None = None,
     ) -> M:
-        """Read one file into `model`, a type (`adapter`: the same); problems are noted.
+        """Read one file as the type `model` (`adapter` is its type adapter), and record problems.
 
-        Returns None after a problem, but for unknown keys: what other files have to define is then checked too.
+        Returns None after a problem. After unknown keys only, returns the value without them, so that its references
+        are still checked.
         """
         try:
             document = self.documents[name] = (read or self.document)(name)
         except UsageError as error:
             self.problems.append(problem(error.where, error.what, error.hint))
-            return cast("M", None)  # it is not used: `load_catalog` raises, or leaves the file out
+            return cast("M", None)  # not used: `load_catalog` raises, or leaves the file out
         value, found = _validated(document.value, model, adapter or TypeAdapter(model))
         for fault in found[:MOST_PROBLEMS]:
             self.note(name, fault)
@@ -282,7 +280,7 @@ class _Reader:
         return cast("M", value)
 
     def table(self, name: str) -> Compatibility:
-        """Read the built-in table, and over it the user's own; None after a problem, as `file`."""
+        """Read the built-in table, merged with the user's; None after a problem, like `file`."""
         before = len(self.problems)
         built_in = self.file(
             name, Compatibility, lambda file: read_yaml(self.folders[BUILT_IN] / file, f"{BUILT_IN}/{file}")
@@ -297,12 +295,12 @@ class _Reader:
             return built_in
 
 
-# The file below images/, and what is wrong there.
+# A file name below images/, and a fault in it.
 Found = tuple[str, FaultError]
 
 
 def _validated(value: object, model: object, adapter: TypeAdapter[Any]) -> tuple[Any, list[FaultError]]:
-    """Return what a file has as `model`, without keys that are unknown, and all that is wrong with it."""
+    """Return the value as `model`, without unknown keys, and all its faults. The value is None after other faults."""
     try:
         return adapter.validate_python(value), []
     except ValidationError as error:
@@ -313,17 +311,17 @@ def _validated(value: object, model: object, adapter: TypeAdapter[Any]) -> tuple
     rest: Any = deepcopy(value)
     for fault in found:
         *outer, key = fault.path
-        # A value that aliases repeat is one object: its key has gone with the first of its faults.
+        # An aliased value is one object: the first fault has already removed its key.
         reduce(lambda part, step: part[step], outer, rest).pop(key, None)
-    with suppress(ValidationError):  # an unknown key may be the misspelt one that is missing then
+    with suppress(ValidationError):  # an unknown key may be a misspelt required key
         return adapter.validate_python(rest), found
     return None, found
 
 
 def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:
-    """Give names that another file has to define and does not.
+    """Yield references to names that no file defines.
 
-    `unread` are files (`components/ray.yaml`) that are there and could not be read: what they define is taken as known.
+    `unread` are existing files (`components/ray.yaml`) that could not be read. Their names count as defined.
     """
     names = {file.removesuffix(".yaml") for file in unread}
     bases = {*catalog.bases, *(name.removeprefix("bases/") for name in names if name.startswith("bases/"))}
@@ -348,7 +346,7 @@ def cross_check(catalog: Catalog, unread: Collection[str]) -> Iterator[Found]:
 
 
 def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[Found]:
-    """Give substitutes of what the profile has no wheel of, and a profile in its place that is not there."""
+    """Yield substitutes for components that the profile does not pin as wheels, and an unknown replacing profile."""
     pinned = {pin.name for pin in profile.components if pin.version}
     wheels = {name for name in pinned if isinstance(catalog.components.get(name), Wheels)}
     for position, one in enumerate(profile.substitutes):
@@ -361,7 +359,7 @@ def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[Found]:
 
 
 def _references(component: Component, catalog: Catalog) -> Iterator[tuple[Location, str, str, Collection[str]]]:
-    """Give (where, what, name, the names that are known) of each name that another file has to define."""
+    """Yield (path, kind, name, known names) of each reference to a name in another file."""
     for at, other in enumerate(component.after):
         yield ("after", at), "component", other, ()
     if isinstance(component, Wheels) and component.index is not None:
@@ -378,7 +376,7 @@ def _references(component: Component, catalog: Catalog) -> Iterator[tuple[Locati
 
 
 def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Found]:
-    """Give links to what is not exported of the other component's tree: they would lead nowhere in the image."""
+    """Yield links to paths that the other component does not export. They would be dangling in the image."""
     for link, target in component.tree_links.items() if isinstance(component, FromSource) else ():
         other, _, inside = target.partition("/")
         paths = getattr(catalog.components.get(other), "paths", ())
@@ -389,7 +387,7 @@ def _dangling(name: str, component: Component, catalog: Catalog) -> Iterator[Fou
 
 
 def _pin_faults(pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """Give (what is wrong, what to do, and the key where one is meant) of a profile's pin and its component's kind."""
+    """Yield (what is wrong, what to do, and maybe the key) for a profile's pin."""
     component = catalog.components.get(pin.name)
     if pin.name not in known:
         yield f"no component {pin.name!r}", _new_component(pin.name, known), "name"
@@ -409,13 +407,13 @@ def _pin_faults(pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[
 
 
 def _new_component(word: str, known: Collection[str]) -> str:
-    """Return what to do about a component that has no file: make it, or take one that is there."""
+    """Return what to do about an unknown component: create it, or use an existing one."""
     other = did_you_mean(word, known, f"take one of {', '.join(sorted(known))}")
     return f"make images/components/{canonicalize_name(word)}.yaml (docs/reference/fields.md), or {other}"
 
 
 def _misnamed(catalog: Catalog) -> Iterator[Found]:
-    """Give chips that are missing, and bases whose file has the name of another CANN."""
+    """Yield missing chips, and base files that are named after another CANN version."""
     for chip in Chip:
         if chip not in catalog.chips:
             yield "chips.yaml", FaultError(f"chip {chip} is missing", "add it, as the others are")

@@ -86,7 +86,7 @@ def _line(subject: Subject, line: str) -> Iterator[Finding]:
 
 
 def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | None, python: str) -> Iterator[Wheel]:
-    """Give the wheels of `packages` that are in the store below `cache` or in the folder `own`, for Python `python`.
+    """Yield the wheels of `packages` that are in the store below `cache` or in the folder `own`, for Python `python`.
 
     A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
     """
@@ -115,7 +115,7 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
 
 
 def _unusable(archive: zipfile.ZipFile, python: str) -> Iterator[str]:
-    """Give the modules that are byte code of another Python, without their sources."""
+    """Yield the modules that are byte code of another Python, without their sources."""
     sources = {name for name in archive.namelist() if name.endswith(".py")}
     of = {number: version for version, number in MAGIC.items()}
     for name in archive.namelist():

@@ -155,7 +155,7 @@ def _wanting(subject: Subject) -> set[str]:
 
 
 def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
-    """Give everything that may decide which torch: pins, bounds of the table and of the profile, and sources."""
+    """Yield everything that may decide which torch: pins, bounds of the table and of the profile, and sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]
@@ -165,7 +165,7 @@ def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
 
 
 def asks(subject: Subject) -> Iterator[tuple[ChosenSource, PackageRequirement]]:
-    """Give every requirement of the sources that counts on the target, with the source that has it."""
+    """Yield every requirement of the sources that counts on the target, with the source that has it."""
     for who in subject.recipe.sources:
         yield from ((who, requirement) for requirement in subject.live(who.known.requires if who.known else ()))
 
@@ -280,7 +280,7 @@ def _otherwise(
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
-    """Give (distribution, what it is made for) of releases whose rows have another version."""
+    """Yield (distribution, what it is made for) of releases whose rows have another version."""
     for other in subject.with_rows(name):
         if name in followed(subject, other):
             continue

@@ -72,7 +72,7 @@ def load(engine: Engine, env: Mapping[str, str], blocks: Iterable[bytes], view: 
 def save(
     engine: Engine, env: Mapping[str, str], names: Iterable[str], arch: str, view: TransferView
 ) -> Iterator[Iterator[bytes]]:
-    """Give the archive of an image by its names, in blocks. Raises `EngineError`."""
+    """Yield the archive of an image by its names, in blocks. Raises `EngineError`."""
     words = ("save", *_platform(engine, env, arch, SAVE_PLATFORM), *names)
     with _docker(engine, env, words) as process:
         assert process.stdout is not None  # noqa: S101 - a pipe was asked for

@@ -244,7 +244,7 @@ def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
 
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
-    """Give the recipe with one item less, so that the resolver chooses; of a source, two other versions of it."""
+    """Yield the recipe with one item less, so that the resolver chooses; of a source, two other versions of it."""
     changed = _less(recipe, catalog, item)
     if changed is not None:
         yield Candidate(changed, dropped=(item,))

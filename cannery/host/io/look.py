@@ -110,7 +110,7 @@ class HostTree:
         return None
 
     def texts(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Give the files that are there and can be read, as texts."""
+        """Yield the files that are there and can be read, as texts."""
         yield from ((path, text) for path in paths if (text := self.text(path)) is not None)
 
     def names(self, path: str) -> list[str]:
@@ -187,7 +187,7 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
 
 
 def _nodes(tree: HostTree, managers: Iterable[str]) -> Iterator[Node]:
-    """Give the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
+    """Yield the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
     names: list[str] = []
     try:
         names = tree.names(DEV)

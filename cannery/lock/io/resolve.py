@@ -232,7 +232,7 @@ class Resolver:
         return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
 
     def _locked(self, sources: Mapping[str, Source]) -> Iterator[LockedPackage]:
-        """Give the package of the lock for each that uv chose: the one file that will be installed, and who asked.
+        """Yield the package of the lock for each that uv chose: the one file that will be installed, and who asked.
 
         uv is run again for the files, with everything in its cache. Sources that come from git are no packages of the
         lock.

@@ -122,7 +122,7 @@ class Download:
         return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes instead of {self.size}"
 
     def _blocks(self, url: str, start: int) -> Iterator[bytes]:
-        """Give the blocks of the file from byte `start` on. Delete the part where the server cannot resume it."""
+        """Yield the blocks of the file from byte `start` on. Delete the part where the server cannot resume it."""
         if url.startswith("file:"):
             yield from _file_blocks(url_path(url), start)
             return
@@ -226,7 +226,7 @@ class _Fetcher:
         )
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
-        """Give files of that name, local ones first; a place is asked only when those before it have no right one."""
+        """Yield files of that name, local ones first; a place is asked only when those before it have no right one."""
         folders: list[str] = []  # that a folder has no such file is usual, and not reported where a later place has it
         places = places_of(package.index, self.indexes, self.settings)
         for place in sorted(places, key=lambda place: place.folder is None):

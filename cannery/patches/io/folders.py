@@ -65,7 +65,7 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Give every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
+    """Yield every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.name.startswith("."):
             continue

@@ -237,7 +237,7 @@ class Git:
 
 @contextmanager
 def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
-    """Give a repository for patches while the block runs. Raises `UnableError` when there is no git."""
+    """Yield a repository for patches while the block runs. Raises `UnableError` when there is no git."""
     own = {name: value for name, value in env.items() if not name.startswith(NOT_OURS)} | WITHOUT_CONFIG
     with tempfile.TemporaryDirectory(prefix="cannery-patches-") as folder:
         read(("init", "--quiet", "--bare", "--template=", folder), own)
@@ -259,7 +259,7 @@ def _file(patch: PatchFile) -> str:
 
 
 def _notes_in(said: str) -> Iterator[str]:
-    """Give notes about the hunks that git applied at other lines; `said` is what it wrote."""
+    """Yield notes about the hunks that git applied at other lines; `said` is what it wrote."""
     path = ""
     for line in said.splitlines():
         if checked := CHECKED.fullmatch(line):
@@ -269,7 +269,7 @@ def _notes_in(said: str) -> Iterator[str]:
 
 
 def _problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
-    """Give the problems of a patch that git refused; `said` is what it wrote."""
+    """Yield the problems of a patch that git refused; `said` is what it wrote."""
     named = set()
     for misfit in MISFIT.finditer(said):
         named.add(misfit["path"])

@@ -227,7 +227,7 @@ def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
 
 
 def _not_patched(work: _Work) -> Iterator[NotPatched]:
-    """Give the patches and edits of plugins that are not made, each with the reason."""
+    """Yield the patches and edits of plugins that are not made, each with the reason."""
     steps = {step.name: step for step in work.plan.sources}
     for repo, chosen, group in work.kept:
         reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
@@ -272,7 +272,7 @@ def _patched(work: _Work) -> Iterator[TreeSoFar]:
 
 
 def _fitting(work: _Work, step: SourceStep) -> Iterator[PatchSet]:
-    """Give the sets that are for a source's revision: plugins' first, then those of folders."""
+    """Yield the sets that are for a source's revision: plugins' first, then those of folders."""
     for _, chosen, group in work.kept:
         if chosen is not None and chosen.name == step.name and step.commit and not step.release:
             found = find_set(group, step.commit)
@@ -319,7 +319,7 @@ def _changes(patches: PatchSet, result: PatchResult) -> PatchChanges:
 
 
 def _differing(work: _Work, plugin: ChosenSource, changes: Sequence[PatchChanges]) -> Iterator[Difference]:
-    """Give where a plugin's own table differs from what the plugin's own patches change."""
+    """Yield where a plugin's own table differs from what the plugin's own patches change."""
     kept = plugin.component.patch_sets
     reader = work.readers.get(plugin.name)
     text = reader.read(kept.summary) if reader and kept and kept.summary else None
@@ -355,7 +355,7 @@ def _apply_set(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> 
 
 
 def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:
-    """Give what is wrong with a patch that fits and changes nothing of the image."""
+    """Yield what is wrong with a patch that fits and changes nothing of the image."""
     if not result.ok or any(one.before != one.after for one in result.changes if not result.already):
         return
     name, paths = result.patch.name, ", ".join(one.path for one in result.changes)

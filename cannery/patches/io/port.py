@@ -37,7 +37,7 @@ FATAL = "fatal: "
 
 
 def port_lines(one: PatchResult) -> Iterator[str]:
-    """Give the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
+    """Yield the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
     yield f"{one.patch.name}: {one.verdict}"
     yield from (f"  {note}" for note in one.notes)
     for problem in one.problems:

@@ -47,7 +47,7 @@ def is_revision(root: Path, name: str) -> bool:
 
 @contextmanager
 def checkout_at(root: Path, revision: str) -> Iterator[Path]:
-    """Give a folder with images/ and templates/ of the checkout `root` at a revision of its git.
+    """Yield a folder with images/ and templates/ of the checkout `root` at a revision of its git.
 
     Raises `UsageError` if git does not know the revision, or if it has no images/.
     """

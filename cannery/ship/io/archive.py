@@ -73,7 +73,7 @@ def check_place(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
-    """Give the archive that becomes `path` when the block ends, and write its side file then.
+    """Yield the archive that becomes `path` when the block ends, and write its side file then.
 
     The old side file is removed first. So after a kill there is the old pair, a file without a side file, or the new
     pair. Raises `UnableError` for a full disk, and `UsageError` while another run writes the same file.

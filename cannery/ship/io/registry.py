@@ -165,7 +165,7 @@ def push_as(dock: Dock, image: str, reference: str) -> None:
 
 @contextmanager
 def _own_transfer(dock: Dock, verb: str, reference: str) -> Iterator[Route]:
-    """Give the route of a push or pull of the image store, and show its progress. Raises `NetworkError`."""
+    """Yield the route of a push or pull of the image store, and show its progress. Raises `NetworkError`."""
     hint = "the same command goes on from here"
     with refusals(dock.access, dock.host, reference, hint, f"{verb}: "), dock.show(f"{verb}ing {reference}", 0) as view:
         yield Route(reference, dock.access, view, dock.say)

@@ -177,7 +177,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
 
 
 def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
-    """Give the places of `owner/name` below `mirror`, each with its git directory, or None for a place without one."""
+    """Yield the places of `owner/name` below `mirror`, each with its git directory, or None for a place without one."""
     names = [repository, OLD_NAMES.get(repository, "")]
     for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
         ways = (mirror / place, mirror / place / ".git")

@@ -134,7 +134,7 @@ def _fetch(
 
 
 def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
-    """Give sentences about where the tree in `tar` asks for other packages than `known` lists; none when it agrees.
+    """Yield sentences about where the tree in `tar` asks for other packages than `known` lists; none when it agrees.
 
     A revision without `requires_from` is not checked. Raises `UnableError` for a tar that cannot be read.
     """

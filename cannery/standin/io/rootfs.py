@@ -182,7 +182,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
 
 @contextmanager
 def _without_spaces(work: Path) -> Iterator[Path]:
-    """Give `work` under a name without spaces, at which debootstrap would cut it."""
+    """Yield `work` under a name without spaces, at which debootstrap would cut it."""
     if not any(map(str.isspace, str(work))):
         yield work
         return

@@ -42,7 +42,7 @@ class Writer(Protocol):
 
 
 def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """Give what is left of a stream."""
+    """Yield what is left of a stream."""
     while block := stream.read(BLOCK):
         yield block
 

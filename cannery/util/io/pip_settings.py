@@ -216,7 +216,7 @@ def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
 
 
 def _checked(key: str, value: _Value) -> Iterator[str]:
-    """Give a note for each local path of the setting `key` that is not there; raise `UsageError` for a broken URL."""
+    """Yield a note for each local path of the setting `key` that is not there; raise `UsageError` for a broken URL."""
     for text in [value.text.strip()] if key == "index-url" and value.text.strip() else value.text.split():
         if "://" not in text and not text.startswith("file:"):
             if Path(text).expanduser().exists():
