@@ -147,6 +147,37 @@ def test_a_redirect_is_followed_and_takes_no_token_along(stub: StubRegistry) -> 
         assert {auth for _, auth in other.seen} == {""}
 
 
+def test_another_host_gets_no_credentials_that_it_asks_for(
+    stub: StubRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (tmp_path / "netrc").write_text("default login you password of-netrc")
+    with StubRegistry() as other:
+        other.add()
+        other.auth = "basic"
+        stub.auth, stub.login, stub.tags = "basic", "me:s3cret", ["1"]
+        with Repository(stub.reference, access(user=("me", "s3cret"))) as repository:
+            assert repository.tags() == ("1",)
+            stub.moved = f"http://localhost:{other.server.server_address[1]}"
+            for read in (
+                repository.tags,
+                lambda: repository.call("PUT", f"{stub.moved}/v2/{REPOSITORY}/uploads/1", {}, b""),
+                lambda: next(repository.blob(sha(b"layer"), 0)),
+            ):
+                with pytest.raises(RefusedError, match="HTTP 401"):
+                    read()
+        assert (len(other.seen), {auth for _, auth in other.seen}) == (3, {""})
+
+
+def test_the_next_page_of_a_list_is_asked_over_tls_as_the_first(tmp_path: Path) -> None:
+    certificate, context = make_certificate(tmp_path)
+    with StubRegistry(context=context) as stub:
+        stub.tags, stub.page = ["1", "2"], 1
+        stub.link = f"http://{stub.host}/v2/{REPOSITORY}/tags/list?last=1"
+        with Repository(stub.reference, access(pip=PipSettings(cert=str(certificate)))) as repository:
+            assert repository.tags() == ("1", "2")
+
+
 def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
     stub.moved = f"http://{stub.host}"
     assert refusal(stub) == "the server there is not a registry (TooManyRedirects)"

@@ -8,9 +8,9 @@ import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-from cannery.engine.io.registry import Limits
+from cannery.engine.io.registry import Limits, named_url
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, PassingError, RefusedError
 from cannery.util.addresses import digest_of
 from cannery.util.io.files import Blocks
@@ -160,12 +160,11 @@ def _resumed(repository: Repository, location: str, error: PassingError) -> tupl
 
 
 def _location(reply: Reply, known: str = "") -> str:
-    """Return the Location of a response. On the same host it keeps our scheme: a proxy in between may add TLS."""
+    """Return the Location of a response, as a whole URL."""
     named = reply.headers.get("Location", known)
     if not named:
         raise MalformedError("it returned no URL for an upload")
-    asked, found = urlsplit(reply.url), urlsplit(urljoin(reply.url, named))
-    return (found._replace(scheme=asked.scheme) if found.netloc == asked.netloc else found).geturl()
+    return named_url(reply, named)
 
 
 class _Body(io.BufferedReader):

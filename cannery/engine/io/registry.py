@@ -283,7 +283,7 @@ class Repository:
         url = self._url(f"blobs/{digest}")
         try:
             response = self._request("GET", url, headers, self._auth)
-            if response.status_code == 401:
+            if response.status_code == 401 and self._session.keeps_auth(self._url(""), response.url):
                 self._auth = self._authorize(url, response.headers.get("WWW-Authenticate", ""))
                 response.close()
                 response = self._request("GET", url, headers, self._auth)
@@ -316,10 +316,10 @@ class Repository:
         """Return the response as `call` does, without retries."""
         while True:
             url = self._url(path)
-            auth = self._auth if urlsplit(url).netloc == urlsplit(self._url("")).netloc else Authorization("")
+            auth = self._auth if self._session.keeps_auth(self._url(""), url) else Authorization("")
             try:
                 reply = self._send(method, url, headers, auth, data)
-                if reply.status == 401:
+                if reply.status == 401 and self._session.keeps_auth(self._url(""), reply.url):
                     self._auth = self._authorize(url, reply.headers.get("WWW-Authenticate", ""))
                     reply = self._send(method, url, headers, self._auth, data)
                 if reply.status >= 300:
@@ -411,11 +411,17 @@ class Repository:
         )
 
 
+def named_url(reply: Reply, named: str) -> str:
+    """Return a URL that a response names. On the same host it keeps our scheme: a proxy in between may add TLS."""
+    asked, found = urlsplit(reply.url), urlsplit(urljoin(reply.url, named))
+    return (found._replace(scheme=asked.scheme) if found.netloc == asked.netloc else found).geturl()
+
+
 def _next_page(reply: Reply) -> str:
     """Return the URL of the next page, "" without one on the same host: credentials are for this host alone."""
     links = parse_header_links(reply.headers.get("Link", ""))
     try:
-        url = next((urljoin(reply.url, link["url"]) for link in links if link.get("rel") == "next"), "")
+        url = next((named_url(reply, link["url"]) for link in links if link.get("rel") == "next"), "")
         return url if urlsplit(url).netloc == urlsplit(reply.url).netloc else ""
     except ValueError as error:
         raise MalformedError("its link to the next page of a list is no URL") from error
@@ -443,6 +449,15 @@ class RegistrySession(HostSession):
         self.max_redirects = 5
         self.mount("https://", _TrustingAdapter(()))
         self.mount(f"https://{registry}/", _TrustingAdapter(sorted((CERTIFICATES / registry).glob("*.crt"))))
+
+    def keeps_auth(self, url: str, other: str) -> bool:
+        """Whether the credentials for `url` may go to `other`: to no other host, and not from TLS to plain HTTP."""
+        return not self.should_strip_auth(url, other)  # type: ignore[no-untyped-call]
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Remove the credentials of a request that is redirected elsewhere. Unlike requests, add none of netrc."""
+        if not self.keeps_auth(str(response.request.url), str(prepared_request.url)):
+            prepared_request.headers.pop("Authorization", None)
 
 
 class _TrustingAdapter(HTTPAdapter):
