@@ -115,8 +115,7 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
     page = make_page(plan, _bill(context, catalog, plan), findings, known, changes)
     page = replace(page, facts=(*page.facts, ("on NPUs", proved(context, catalog, plan.recipe.name, plan))))
     # The page of a trial does not replace that of the profile's own set.
-    is_own = plan.alias in plan.references
-    name = plan.folder if is_own else f"{plan.folder}-{plan.tag.plan}"
+    name = f"{plan.folder}-{plan.tag.plan}" if plan.is_trial else plan.folder
     if arguments.format == "markdown":
         write_output(page_markdown(page), arguments.output)
     else:

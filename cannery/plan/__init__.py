@@ -2,7 +2,8 @@
 
 `cannery.plan.make` decides what a layer holds, templates/ how it is made. The plan's own digest does not depend on the
 arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
-`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-standin][-forced]`. The moving alias is the same without the plan.
+`<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-trial][-standin][-forced]`. The moving alias is the same without plan
+and `-trial`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 PLAN_DIGITS = 12
 TAG = re.compile(
     r"(?P<cann>\d+\.\d+\.(?:\d+|rc\d+)(?:\.[a-z0-9.]+)?)-(?P<chip>910b|a3|310p|910|950|a5)-(?P<os>[a-z][a-z_]*[\d._]+)"
-    r"-py(?P<python>3\.\d+)(?:-(?P<plan>[0-9a-f]{12}))?(?P<standin>-standin)?(?P<custom>-custom)?(?P<forced>-forced)?",
+    r"-py(?P<python>3\.\d+)(?:-(?P<plan>[0-9a-f]{12})(?P<trial>-trial)?)?"
+    r"(?P<standin>-standin)?(?P<custom>-custom)?(?P<forced>-forced)?",
     re.ASCII,
 )
 Family = Literal["apt", "dnf"]
@@ -40,13 +42,17 @@ Family = Literal["apt", "dnf"]
 
 @dataclass(frozen=True)
 class ImageTag:
-    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's."""
+    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's.
+
+    `trial` marks a set that is not the profile's own, so that it never takes the tag of one that is.
+    """
 
     cann: str
     chip: str
     os: str
     python: str
     plan: str = ""
+    trial: bool = False
     standin: bool = False
     custom: bool = False
     forced: bool = False
@@ -54,13 +60,13 @@ class ImageTag:
     def __str__(self) -> str:
         parts = [f"{self.cann}-{self.chip}-{self.os}-py{self.python}"]
         parts += [self.plan] if self.plan else []
-        parts += [word for word in ("standin", "custom", "forced") if getattr(self, word)]
+        parts += [word for word in ("trial", "standin", "custom", "forced") if getattr(self, word)]
         return "-".join(parts)
 
     @property
     def alias(self) -> str:
-        """The moving tag: the same without the plan."""
-        return str(replace(self, plan=""))
+        """The moving tag: the same without plan and `-trial`."""
+        return str(replace(self, plan="", trial=False))
 
 
 def parse_tag(text: str) -> ImageTag:
@@ -69,11 +75,11 @@ def parse_tag(text: str) -> ImageTag:
     if match is None:
         raise UsageError(
             f"{text!r} is not a Cannery tag",
-            hint="written like 8.5.0-910b-ubuntu22.04-py3.11-0123456789ab[-standin][-forced]",
+            hint="written like 8.5.0-910b-ubuntu22.04-py3.11-0123456789ab[-trial][-standin][-forced]",
         )
     cann, chip, os, python, plan, *flags = match.groups()
-    standin, custom, forced = map(bool, flags)
-    return ImageTag(cann, chip, os, python, plan or "", standin=standin, custom=custom, forced=forced)
+    trial, standin, custom, forced = map(bool, flags)
+    return ImageTag(cann, chip, os, python, plan or "", trial=trial, standin=standin, custom=custom, forced=forced)
 
 
 class LayerKind(StrEnum):
@@ -148,6 +154,7 @@ class Plan:
             target.os,
             target.python,
             self.digest,
+            trial=self.is_trial,
             standin=kind is BaseKind.STANDIN,
             custom=kind is BaseKind.CUSTOM,
             forced=bool(self.forced),
@@ -180,10 +187,14 @@ class Plan:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Every tag of the image. A set that is not the profile's own is a trial: it takes no moving alias."""
+        """Every tag of the image. A trial takes no moving alias."""
+        return (self.reference,) if self.is_trial else (self.reference, self.alias)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the set is not the profile's own: pins, releases of sources, trees or patches of the user."""
         is_own = any(step.is_local or is_own_patch(step.patched_by) for step in self.sources)
-        is_trial = self.recipe.is_trial or is_own
-        return (self.reference,) if is_trial else (self.reference, self.alias)
+        return self.recipe.is_trial or is_own
 
 
 @dataclass(frozen=True)

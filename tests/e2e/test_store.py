@@ -136,6 +136,26 @@ def test_a_pin_is_one_layer_on_the_image(without: Without, stored: dict[str, Any
     assert layer.size < 1_000_000
 
 
+def test_a_trial_of_the_locked_set_and_the_set_have_tags_of_their_own(
+    without: Without, stored: dict[str, Any], registry: Registry
+) -> None:
+    """A pin is tried and pushed, then it is the locked version: neither image takes the tag of the other one."""
+    locked = (ROOT / "images/locks" / PROFILE / "py3.11-amd64.txt").read_text()
+    pin = ("--pin", next(line.split()[0] for line in locked.splitlines() if line.startswith("tqdm==")))
+    tried = without.json("image", PROFILE, *pin)
+    assert tried["references"] == [stored["references"][0].replace("-standin", "-trial-standin")]
+    assert tried["id"] != stored["id"]
+    place = ("--registry", f"{registry.host}/trials")
+    for words, one in ((pin, tried), ((), stored), (pin, tried)):
+        assert without.json("verify", PROFILE, *words)["result"] == "passed"
+        assert without.json("push", PROFILE, *words, *place)["id"] == one["id"]
+    store().remove(tried["references"][0])
+    assert without.json("pull", PROFILE, *pin, *place)["id"] == tried["id"]
+    assert store().needed(stored["references"][1]).id == stored["id"]
+    listed = json.loads(without("search", "tqdm", *place, "--json").stdout)
+    assert {one["reference"].rpartition("/")[2] for one in listed} == {stored["references"][0], *tried["references"]}
+
+
 def test_a_shell_and_no_job(without: Without, stored: dict[str, Any]) -> None:
     command = (sys.executable, "build.py", "shell", PROFILE, "--npus", "none")
     text = "python -c 'import torch; print(torch.__version__)'; exit 7\n"

@@ -124,6 +124,7 @@ def test_sources_release_is_a_trial_with_a_lock_of_its_own(small: Small, index: 
     done = small("plan", "served", "--sources", "release", "--base", "standin", "--json")
     assert done.code == 0, done.err
     assert "resolving served for amd64 with releases of engine" in done.err
+    assert json.loads(done.out)["reference"].endswith("-trial-standin")
     (layer,) = (one for one in json.loads(done.out)["layers"] if one["name"] == "engine")
     assert layer["summary"] == "engine 0.11.0, wheel of release 0.11.0"
     assert small.files() == before
@@ -147,6 +148,7 @@ def test_a_local_tree_is_a_part_of_the_plan(small: Small, tmp_path: Path) -> Non
     plain, first = plan(), plan("--src", f"engine={tree}")
     (tree / "setup.py").write_text("two")
     second = plan("--src", f"engine={tree}")
+    assert [one["reference"].count("-trial-standin") for one in (plain, first)] == [0, 1]
     changed = {name for name in plain if plain[name] != first[name]}
     assert changed == {"reference", "engine", "files"}
     assert {name for name in first if first[name] != second[name]} == {"reference", "engine", "files"}

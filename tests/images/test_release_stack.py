@@ -48,7 +48,7 @@ def test_it_is_an_arm64_image_that_verify_passes(cannery: Cannery, stack: Image)
 def test_a_trial_takes_no_moving_tag(stack: Image) -> None:
     (reference,) = stack.table["references"]
     assert reference.startswith("verl-qwen3.5:8.5.0-910b-ubuntu22.04-py3.11-")
-    assert reference.endswith("-standin")
+    assert reference.endswith("-trial-standin")
 
 
 @pytest.mark.parametrize("module", IMPORTED)

@@ -75,6 +75,14 @@ def test_the_tag_says_what_the_image_is() -> None:
     assert plan().references == (plan().reference, plan().alias)
     trial = plan(Options(pins=("ray==2.51.0",)))
     assert trial.references == (trial.reference,), "a trial does not take the moving tag"
+    assert str(trial.tag).endswith(f"-{trial.digest}-trial")
+    assert (trial.alias, trial.folder) == (plan().alias, plan().folder)
+
+
+def test_a_pin_that_changes_nothing_does_not_take_the_tag_of_the_locked_set() -> None:
+    trial = plan(Options(pins=("torch==2.9.0",)))
+    assert trial.digest == plan().digest
+    assert trial.reference == f"{plan().reference}-trial"
 
 
 def test_the_same_inputs_give_the_same_plan() -> None:

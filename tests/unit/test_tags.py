@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ tags = st.builds(
     standin=st.booleans(),
     custom=st.booleans(),
     forced=st.booleans(),
-)
+).flatmap(lambda tag: st.builds(replace, st.just(tag), trial=st.booleans() if tag.plan else st.just(False)))
 
 
 @given(tags)
@@ -47,7 +48,7 @@ def test_format_and_parse_round_trip(tag: ImageTag) -> None:
 @given(tags)
 def test_the_alias_is_the_tag_without_its_plan(tag: ImageTag) -> None:
     alias = parse_tag(tag.alias)
-    assert alias.plan == ""
+    assert (alias.plan, alias.trial) == ("", False)
     assert alias == parse_tag(alias.alias)
     assert (alias.standin, alias.custom, alias.forced) == (tag.standin, tag.custom, tag.forced)
 
@@ -56,6 +57,9 @@ def test_what_a_tag_looks_like() -> None:
     tag = ImageTag("8.5.0", "910b", "ubuntu22.04", "3.11", "0123456789ab", standin=True, forced=True)
     assert str(tag) == "8.5.0-910b-ubuntu22.04-py3.11-0123456789ab-standin-forced"
     assert tag.alias == "8.5.0-910b-ubuntu22.04-py3.11-standin-forced"
+    trial = replace(tag, trial=True)
+    assert str(trial) == "8.5.0-910b-ubuntu22.04-py3.11-0123456789ab-trial-standin-forced"
+    assert trial.alias == tag.alias
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,10 @@ def test_what_a_tag_looks_like() -> None:
         "",
         "latest",
         "8.5.0-910b-ubuntu22.04",
-        *(f"8.5.0-910b-ubuntu22.04-py3.11-{w}" for w in ("xyz", "forced-standin")),
+        *(
+            f"8.5.0-910b-ubuntu22.04-py3.11-{w}"
+            for w in ("xyz", "forced-standin", "trial", "0123456789ab-custom-trial")
+        ),
     ],
 )
 def test_no_tag_of_ours(text: str) -> None:
