@@ -224,7 +224,7 @@ def offers(
     `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There are two ways out,
     and both are offered where they differ: that release with what it is made for, and another release for what is in
     the set. No row contradicts a set that is offered. Where there is none, the text reports that. Where the user pins,
-    `with_pins` adds the options for the first set.
+    `with_pins` adds the options for the first set, and the indexes that they need.
     """
     cann, known = subject.recipe.target.cann, list[Row]()
     for row in {row.version: row for row in (*own, *releases(subject, name))}.values():
@@ -253,7 +253,18 @@ def offers(
     pins |= {key: fit for key, fit in _beside(subject, first.row).items() if fit[0].isdigit()}
     pins |= {first.row.name: first.row.version, **first.more}
     options = " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
-    return f"{words}; for the first: `{options}`" if len(ways) > 1 else f"{words}: `{options}`"
+    return f"{words}{'; for the first' if len(ways) > 1 else ''}: `{options}`{_only_on(subject, pins)}"
+
+
+def _only_on(subject: Subject, pins: Mapping[str, str]) -> str:
+    """Return which indexes `pins` need: those that alone have a release whose requirements no component has."""
+    wheels = [(one, pins[one.package]) for one in subject.recipe.wheels if one.package in pins]
+    found = [
+        f"{one.package} {version} from index {index}"
+        for one, version in wheels
+        if version not in one.component.metadata and (index := one.component.index_on(one.arch, version))
+    ]
+    return f" (needs {listed(found)})" if found else ""
 
 
 def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:

@@ -690,4 +690,5 @@ def test_sigterm_ends_in_order(build: Build, monkeypatch: pytest.MonkeyPatch) ->
 def test_check_offers_pins_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
     """README's first example."""
     assert cli.main(["check", "quickstart", "--arch", "amd64", "--pin", "torch-npu==2.14.0"], ROOT, program="make") == 3
-    assert "; for the first: `PIN='torch==2.14.0 torch-npu==2.14.0'`\n" in capsys.readouterr().out
+    needs = " (needs torch 2.14.0 from index pytorch-cpu)\n"
+    assert f"; for the first: `PIN='torch==2.14.0 torch-npu==2.14.0'`{needs}" in capsys.readouterr().out

@@ -280,7 +280,8 @@ def refused(profile: str, catalog: Catalog, *pins: str) -> list[str]:
             text = text.removesuffix("; for the first")
             ways += text.split(", or ")
             if pinned:
-                offered = bound(profile, catalog, pins=tuple(pinned.strip("`").replace("--pin ", "").split()))
+                options = pinned.split("`")[1]
+                offered = bound(profile, catalog, pins=tuple(options.replace("--pin ", "").split()))
                 assert errors(check_recipe(offered, catalog)) == (), pinned
     for way in ways:
         place = PLACE.search(way)

@@ -172,7 +172,8 @@ def test_the_pins_of_the_first_set_are_named_as_such_only_beside_others() -> Non
     (one,) = judge(fits, ROWS[3:4], pins, trial=("torchvision==0.23.0",))
     options = "`--pin torch==2.8.0 --pin torchvision==0.23.0`"
     assert (", or " in two.fix, "; for the first: `--pin " in two.fix) == (True, True)
-    assert one.fix == f"use torch 2.8.0 with torchvision 0.23.0: {options}"
+    needs = "(needs torch 2.8.0 from index torch-cpu)"
+    assert one.fix == f"use torch 2.8.0 with torchvision 0.23.0: {options} {needs}"
 
 
 @pytest.mark.parametrize("torch", ["2.8.0+cpu", "2.8.0"])
