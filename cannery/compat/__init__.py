@@ -1,1 +1,1 @@
-"""What fits together: the rules that judge a version set by the compatibility table, and the solver over it."""
+"""Compatibility: the rules that check a version set against the compatibility table, and the solver over that table."""

@@ -1,7 +1,7 @@
-"""Findings, and the set that they are about: a recipe, its catalog and locks, and what the compatibility table has.
+"""Findings, the set that they are about, and the reading of the compatibility table.
 
-The table is read here: which rows a release has, whether the set fits a row, and what a release is not made for. The
-rule `fit` reports that in words, and the solver looks for sets that have nothing to report.
+The functions here return which rows a release has, whether the set meets a row, and what a release is not made for.
+The rule `fit` reports this, and the solver searches for sets without such a finding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: its severity, a stable code, what is the case, why it matters (with its source), what to do."""
+    """One finding: its severity, a stable code, what is wrong, why it matters (with its source), and what to do."""
 
     severity: Severity
     code: str
@@ -69,23 +69,23 @@ def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(f for f in findings if f.severity is Severity.ERROR)
 
 
-# A finding that stops a build, one that may be a fault, and one that needs no action.
+# Make a finding: one that stops a build, one that may be a problem, and one that needs no action.
 error, warning, note = (partial(Finding, severity) for severity in (Severity.ERROR, Severity.WARNING, Severity.NOTE))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One set to judge. `locks` is empty where only the pins are judged; `build_arch` is None where unknown."""
+    """One set to check. Without `locks`, only the pins are checked; `build_arch` is None if unknown."""
 
     recipe: Recipe
     catalog: Catalog
     locks: Mapping[Arch, Lock]
     build_arch: Arch | None = None
-    # Versions of a proposed set, in place of those of the recipe and its lock.
+    # Versions of a proposed set, which replace those of the recipe and its lock.
     moved: Mapping[str, str] = field(default_factory=dict)
 
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
-        """Return the set with other versions of what is in it, and on another CANN when one is named."""
+        """Return the set with other versions of its packages, and on CANN `cann` if that is given."""
         target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
         return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
 
@@ -96,11 +96,11 @@ class Subject:
 
     @property
     def rows(self) -> Mapping[str, tuple[Row, ...]]:
-        """Normalised name → the table's rows of its releases, in the table's order."""
+        """Normalised name → its rows, in the table's order."""
         return self.table.by_name
 
     def with_rows(self, *keys: str) -> list[str]:
-        """Return the names of the set, sorted, that the table has rows of with all of `keys`."""
+        """Return the sorted names in the set that have a row with all of `keys`."""
         wanted = {*keys}
         return sorted(
             name
@@ -110,17 +110,17 @@ class Subject:
 
     @property
     def lock(self) -> Lock | None:
-        """The lock of the recipe's own arch, when it is there."""
+        """The lock for the recipe's arch, if there is one."""
         return self.locks.get(self.recipe.target.arch)
 
     @property
     def packages(self) -> tuple[LockedPackage, ...]:
-        """The packages of that lock; empty while there is none."""
+        """The packages of that lock; empty without a lock."""
         return self.lock.packages if self.lock else ()
 
     @cached_property
     def versions(self) -> Mapping[str, str]:
-        """Normalised name → version of all that would be installed: the lock's and the sources', else the pins."""
+        """Normalised name → version of everything to install: from the lock and the sources, or from the pins."""
         pinned = {c.package: c.version for c in self.recipe.chosen if c.version and c.component.kind.is_package}
         if self.lock is None:
             return {**dict(map(parse_pin, self.recipe.pins)), **pinned, **self.moved}
@@ -129,27 +129,27 @@ class Subject:
 
     @cached_property
     def overridden(self) -> frozenset[str]:
-        """Normalised names of what the profile overrides and no pin by hand sets aside, and of substitutes."""
+        """Normalised names of overrides that no pin on the command line replaces, and of substitutes."""
         texts = [o.requirement for o in self.recipe.profile.overrides if not set_aside(o.requirement, self.recipe.pins)]
         names = {one.name for one in self.recipe.substitutes}
         return frozenset([*map(package_name, texts), *(c.package for c in self.recipe.chosen if c.name in names)])
 
     def live(self, texts: Iterable[str]) -> Iterator[PackageRequirement]:
-        """Yield the requirements, PEP 508 texts, that count on the target."""
+        """Yield the requirements in `texts` that apply on the target."""
         target = self.recipe.target
         return live(texts, marker_environment(target.python, target.arch))
 
 
 def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
-    """Return the rows of the release of `name` that is in the set, the weightiest source first."""
+    """Return the rows of the set's release of `name`, the weightiest source first."""
     found = [row for row in subject.rows.get(name, ()) if same_release(row.version, subject.versions[name])]
     return tuple(sorted(found, key=lambda row: weight(subject.table, row)))
 
 
 def judging(subject: Subject, name: str) -> tuple[Row, ...]:
-    """Return, of each source's `rows_of` a release, the one that the set departs from least.
+    """Return the rows that count for a release: from each source, the one nearest to the set.
 
-    Several rows of one source are sets to choose from, so the others do not contradict this one.
+    Several rows of one source are alternatives, so the other rows do not contradict it.
     """
     closest: dict[str, Row] = {}
     for row in rows_of(subject, name):
@@ -160,27 +160,27 @@ def judging(subject: Subject, name: str) -> tuple[Row, ...]:
 
 
 def departure(subject: Subject, row: Row) -> int:
-    """Return how far the set is from a row. CANN weighs least: sets that no table has are in use."""
+    """Return the distance from the set to a row. CANN weighs least, because sets on another CANN are in use."""
     wrong = [key for key in row.fits if not is_held(subject, row, (key,))]
     return sum(1 if key == CANN else 2 for key in wrong)
 
 
 def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
-    """Whether the set fits a row's cells `keys`. A cell that the row or the set does not have fits."""
+    """Whether the set meets the cells `keys` of a row. A cell that is missing in the row or the set counts as met."""
     cells = [(key, row.fits[key], here(subject, key)) for key in keys if key in row.fits]
     return all(version is None or holds(key, wanted, version) for key, wanted, version in cells)
 
 
 def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
-    """Return the keys that rows of `name` have, without the driver and Python."""
+    """Return the keys in the rows of `name`, without driver and Python."""
     keys = dict.fromkeys(key for row in subject.rows.get(name, ()) for key in row.fits)
     return tuple(key for key in keys if key not in {PYTHON, DRIVER})
 
 
 def followed(subject: Subject, name: str) -> tuple[str, ...]:
-    """Return the distributions whose number the releases of `name` carry, in every row that has them.
+    """Return the distributions that have the same version number as `name` in every row.
 
-    torch_npu X.Y.Z is an extension of torch X.Y.Z, and works with no other release.
+    torch_npu X.Y.Z extends torch X.Y.Z, and only works with that release.
     """
     rows = subject.rows.get(name, ())
     return tuple(
@@ -192,14 +192,14 @@ def followed(subject: Subject, name: str) -> tuple[str, ...]:
 
 
 def weight(table: Compatibility, row: Row) -> int:
-    """Return the place of the row's source among the ranks; the least weighs most."""
+    """Return the rank of a row's source as a number; the lowest weighs most."""
     return WEIGHT[table.sources[row.source].rank]
 
 
 def here(subject: Subject, key: str) -> str | None:
-    """Return what the set has for a key of a row: a version, the CANN, the Python; None when it has nothing.
+    """Return the set's version for a key of a row (a distribution, CANN or Python), or None.
 
-    The driver is the host's, so it is always None.
+    The driver belongs to the host, so it is always None.
     """
     target = subject.recipe.target
     known = {CANN: target.cann, PYTHON: target.python, DRIVER: None}
@@ -207,7 +207,7 @@ def here(subject: Subject, key: str) -> str | None:
 
 
 def holds(key: str, wanted: str, version: str) -> bool:
-    """Whether `version` fits the cell `wanted` of `key`. Of `driver` a version alone is the oldest that works."""
+    """Whether `version` meets the cell `wanted` of `key`. For `driver`, a plain version is the oldest that works."""
     if key == DRIVER:
         cell = wanted if BOUND.match(wanted) else f">={wanted}"
         bounds = [BOUND.fullmatch(part.strip()) for part in cell.split(",")]
@@ -221,12 +221,12 @@ def holds(key: str, wanted: str, version: str) -> bool:
 
 
 def phrase(key: str, wanted: str) -> str:
-    """Return a cell of a row in words: `torch 2.7.1`, `Python >=3.9,<3.12`, `CANN 8.5.0`."""
+    """Return a cell of a row as a text: `torch 2.7.1`, `Python >=3.9,<3.12`, `CANN 8.5.0`."""
     return f"{WORDS.get(key, key)} {wanted}"
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
-    """Return words as a sentence has them: `a`, `a and b`, `a, b and c`."""
+    """Return words as a list in a sentence: `a`, `a and b`, `a, b and c`."""
     *before, end = dict.fromkeys(words)
     return f"{', '.join(before)} {last} {end}" if before else end
 
@@ -238,10 +238,10 @@ def cited(table: Compatibility, rows: Iterable[Row]) -> str:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of one release: the keys that are `wrong` here, and those about which sources disagree.
+    """The result of checking one release: the `wrong` keys, and the keys that sources disagree about (`beside`).
 
-    The values of `beside` are rows of other releases that are made for this one with what is here of the key.
-    `compatible`: no row is made for the CANN, and the makers state that the release works with it all the same.
+    The values of `beside` are rows of other releases that are made for this release and for the set's version of the
+    key. `compatible`: no row names the CANN, but the makers state that the release works with it.
     """
 
     wrong: frozenset[str]
@@ -250,7 +250,7 @@ class Judgement:
 
 
 def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
-    """Judge the release of `name` by `rows`, the ones that judge it, the weightiest first."""
+    """Check the release of `name` against `rows`, the weightiest first."""
     fixed = {*followed(subject, name)}
     beside: dict[str, tuple[Row, ...]] = {}
     wrong: set[str] = set()
@@ -270,10 +270,10 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
         others = () if key in fixed else supporting(subject, name, key)
         ranks = [subject.table.sources[row.source].rank for row in naming]
         if {*ranks} == {Rank.BUILD} and any(judging(subject, other) for other in subject.with_rows(name, key)):
-            continue  # all are of another build, and a release of the set with a row of its own decides
+            continue  # these rows are of another build, and another release in the set has its own row for this key
         if agreeing or others:
             beside[key] = others
-        # A page or an image alone does not outweigh the release's own metadata.
+        # A page or an image does not outweigh the metadata of the release.
         is_weak = bool(agreeing) and subject.table.sources[agreeing[0].source].rank is Rank.DOCUMENT
         if not others and (not agreeing or (is_weak and ranks[0] is Rank.METADATA)):
             wrong.add(key)
@@ -281,13 +281,13 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
 
 
 def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
-    """Return the rows of other releases of the set that are made for this `name` and for what is here of `key`."""
+    """Return the rows of other releases in the set that are made for the set's `name` and `key`."""
     rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
     return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))
 
 
 def other_number(subject: Subject, name: str) -> str:
-    """Return what a release without a row cannot be used with, "" for nothing: torch_npu X.Y.Z extends torch X.Y.Z."""
+    """Return the distribution that a release without a row conflicts with, or "": torch_npu X.Y.Z needs torch X.Y.Z."""
     if not any(here(subject, key) for key in keys_of(subject, name)):
         return ""
     base = Version(subject.versions[name]).base_version
@@ -296,12 +296,12 @@ def other_number(subject: Subject, name: str) -> str:
 
 
 def misfits(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Yield (distribution, key) for all that the rows contradict: what `fit` reports as errors, and other CANNs."""
+    """Yield (distribution, key) that the rows contradict: the errors of `fit`, and a CANN that does not match."""
     for name in subject.with_rows():
         rows = judging(subject, name)
         if rows:
             found = judged(subject, name, rows)
-            # A CANN that sources disagree about is no reason to move anything.
+            # If sources disagree about the CANN, nothing has to change.
             yield from ((name, key) for key in sorted(found.wrong - ({CANN} & found.beside.keys())))
         elif other := other_number(subject, name):
             yield name, other

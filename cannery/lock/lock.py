@@ -1,15 +1,15 @@
-r"""Locks: the exact files that a resolver chose, in a text that pip and uv can read; and which files fit a target.
+r"""Locks: the exact files that a resolver chose, as requirements text for pip and uv. Also: which files fit a target.
 
-The first line is a JSON comment with what the lock was made from and the number of packages. One entry for each package
+The first line is a JSON comment with the inputs of the lock and the number of packages. One entry for each package
 follows, sorted by name:
 
     absl-py==2.5.1 \
         --hash=sha256:…
         # absl_py-2.5.1-py3-none-any.whl, 135750 bytes, index default, via tensorboard
 
-It names indexes and has no URLs, so that any mirror can serve it. A package whose index was not reached has no hash,
-and its comment names the index. Where a hash is from images/hashes.yaml the size may be unknown. Empty lines, and lines
-that start with `#` in the first column, are skipped.
+A lock names indexes and has no URLs, so that any mirror can serve it. A package whose index was not reached has no
+hash, and its comment names the index. A hash from images/hashes.yaml may have no size. Empty lines, and lines with `#`
+in the first column, are skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LOCK_SCHEMA = 1
-# What `via` has for a package that the profile itself asks for; no distribution can have this name.
+# The entry in `via` of a package that the profile requires. No distribution can have this name.
 PROFILE_VIA = "<profile>"
 REMAKE = "make it again with `build.py lock`; do not edit a lock by hand"
 # The types of the header's fields.
@@ -70,10 +70,10 @@ class File(Protocol):
 
 
 F = TypeVar("F", bound=File)
-# What torch's and torch_npu's wheels ask for: the glibc of the oldest system of an image (manylinux_2_28).
+# The glibc of the wheels of torch and torch_npu, and of the oldest system of an image (manylinux_2_28).
 GLIBC = (2, 28)
-# What all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. Where no wheel is made for
-# the older glibc, a wheel for this one is better than a source distribution that a stage has to compile.
+# The glibc that all other systems have: openEuler 22.03 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36. A wheel for it is
+# used if there is none for the older glibc, because otherwise a build stage would have to compile the sdist.
 NEWER = (2, 34)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -84,12 +84,12 @@ parsed_wheel = cache(parse_wheel_filename)
 
 @dataclass(frozen=True)
 class LockedPackage:
-    """One package of a lock and the one file that provides it.
+    """One package of a lock and its file.
 
-    `file` is the wheel's or sdist's file name, `sha256` its hash and `size` its bytes; all three are empty (`""`, `""`,
-    0) in an incomplete lock, where the package's index could not be reached. With a hash from images/hashes.yaml
-    `size` alone may be 0, for unknown. `index` is the name of the index that served it, `via` who
-    asked for it (sorted names; `PROFILE_VIA` for a profile's own requirement).
+    `file` is the file name of the wheel or sdist, with its `sha256` and its `size` in bytes. All three are empty (`""`,
+    `""`, 0) if the index was not reached; the package is then incomplete. With a hash from images/hashes.yaml, `size`
+    may be 0 for unknown. `index` is the name of the index, `via` the sorted names of who requires the package
+    (`PROFILE_VIA` for the profile).
     """
 
     name: str
@@ -107,7 +107,7 @@ class LockedPackage:
 
     @property
     def is_sdist(self) -> bool:
-        """Whether the package exists as a source distribution only, so that a stage has to make its wheel."""
+        """Whether the file is a source distribution, so that a build stage has to make its wheel."""
         return bool(self.file) and not self.file.endswith(".whl")
 
 
@@ -132,8 +132,8 @@ class Lock:
 def shortest(askers: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
     """Return the shortest chain of names from a requirement of the profile to `name`, both included.
 
-    `askers` is name → who asks for it, `PROFILE_VIA` for the profile. A name that is no key of it is a source, which
-    the profile names. Without a chain to the profile the result is `name` alone.
+    `askers` is {name: who requires it}, with `PROFILE_VIA` for the profile. A name that is not a key is a source of the
+    profile. Without a chain to the profile, the result is only `name`.
     """
     paths: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
@@ -150,15 +150,12 @@ def shortest(askers: Mapping[str, Sequence[str]], name: str) -> tuple[str, ...]:
 
 def chain(packages: Iterable[LockedPackage], name: str) -> tuple[str, ...]:
     """Return the shortest chain from the profile to a package of a lock."""
-    # `via` may carry an extra of the asker: `ray[default]`
+    # `via` may have an extra: `ray[default]`
     return shortest({p.name: [asker.split("[")[0] for asker in p.via] for p in packages}, name)
 
 
 def file_problem(package: LockedPackage) -> str:
-    """Return why the file's name does not fit the package, "" when it does.
-
-    A file of another name or version would be installed in its place.
-    """
+    """Return why the file name does not fit the package's name and version, or ""."""
     file = package.file
     try:
         name, version = parsed_wheel(file)[:2] if file.endswith(".whl") else parse_sdist_filename(file)
@@ -170,7 +167,7 @@ def file_problem(package: LockedPackage) -> str:
 
 
 def format_lock(lock: Lock) -> str:
-    """Return the text of `lock`; `parse_lock` gives the same lock back."""
+    """Return the text of `lock`. `parse_lock` reads it."""
     values = {"schema": LOCK_SCHEMA, "packages": len(lock.packages)}
     header = {name: values[name] if name in values else getattr(lock, name) for name in HEADER}
     lines = [f"# {json.dumps(header)}"]
@@ -188,9 +185,9 @@ def format_lock(lock: Lock) -> str:
 
 @lru_cache(maxsize=100)
 def parse_lock(text: str, where: str) -> Lock:
-    """Read the text of a lock. `where` is its file's name, for messages.
+    """Read the text of a lock. `where` is the name of its file in messages.
 
-    Raises `UsageError` naming file and line when the text is not what `format_lock` writes.
+    Raises `UsageError` with file and line if the text is not in the form of `format_lock`.
     """
     first, *lines = text.replace("\r\n", "\n").split("\n")
     header = _header(first, where)
@@ -233,7 +230,7 @@ def _header(first: str, where: str) -> dict[str, Any]:
 
 
 def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
-    """Yield the packages of the lines after the header; an error has the line in which an entry starts."""
+    """Yield the packages from the lines after the header. Errors have the first line of the entry."""
     entries: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 2):
         if not line.strip() or line.startswith("#"):
@@ -259,13 +256,13 @@ def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
 
 
 def uv_platform(arch: Arch) -> str:
-    """Return the target platform in uv's words."""
+    """Return uv's name of the target platform."""
     return f"{arch.machine}-manylinux_{NEWER[0]}_{NEWER[1]}"
 
 
 @cache
 def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
-    """Return every wheel tag that CPython `python` takes on `arch`, with its rank: 0 is the best."""
+    """Return every wheel tag that CPython `python` supports on `arch`, with its rank: 0 is the best."""
     version = tuple(int(part) for part in python.split("."))
     abi = "cp" + "".join(python.split("."))
     older: list[str] = []
@@ -283,7 +280,7 @@ def target_tags(python: str, arch: Arch) -> Mapping[Tag, int]:
 
 
 def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | None:
-    """Return a key by which wheels of one version sort, the best first; None when `file` does not fit the target."""
+    """Return a key that sorts wheels of one version, the best first; None if `file` does not fit the target."""
     try:
         _name, _version, build, tags = parsed_wheel(file)
     except InvalidWheelFilename:
@@ -296,13 +293,13 @@ def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | Non
 
 
 def best_wheel(files: Iterable[F], python: str, arch: Arch) -> F | None:
-    """Return the one of `files` that an installer takes on the target, None when none fits."""
+    """Return the file that an installer would use on the target, or None."""
     ranked = [(rank, one) for one in files if (rank := wheel_rank(one.file, python, arch))]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
 def with_published(lock: Lock, published: Mapping[str, Published]) -> Lock:
-    """Return `lock` with the published file of each package that has none: the best one for the target.
+    """Return `lock` with the best published file for the target for each incomplete package.
 
     `published` is by index name. A size that is not published is 0.
     """
@@ -317,11 +314,11 @@ def with_published(lock: Lock, published: Mapping[str, Published]) -> Lock:
 
 
 def with_known_files(new: Lock, old: Lock | None) -> Lock:
-    """Return `new` with file, hash and size that `old` has of packages whose index was not reached.
+    """Return `new` with the files from `old` for packages whose index was not reached.
 
-    Only for the same version, index, Python and arch, and where `old` has no later date bound: that is what the index
-    would have answered. It comes before a published hash (of which `size` is 0), since the index itself gave it. Who
-    asks for the package is `new`'s own.
+    They are used only for the same version, index, Python and arch, and only if `old` has no later date bound: the
+    index would have listed the same file. They replace a published hash (with `size` 0), since `old` has them from the
+    index. `via` is kept from `new`.
     """
     if old is None or (old.python, old.arch) != (new.python, new.arch) or old.exclude_newer > new.exclude_newer:
         return new
@@ -341,7 +338,7 @@ def missing_packages(lock: Lock) -> tuple[LockedPackage, ...]:
 
 
 def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:
-    """Return where the makers of a package publish its wheels; of wheels of the user's own, how to give them."""
+    """Return where the wheels of a package are published, or how the user provides them if they are on no index."""
     index = indexes.get(package.index)
     if index is not None and not index.urls:
         return "in a folder of yours, named by WHEELHOUSE (it is on no index)"
@@ -350,7 +347,7 @@ def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:
 
 
 def public_mirrors(names: Collection[str], indexes: Mapping[str, Index]) -> str:
-    """Return the public mirrors of indexes that are not used yet, and how to use them; "" for none."""
+    """Return the public mirrors of indexes that are not in use, and how to use them; "" if there are none."""
     found = [
         f"{' or '.join(index.public_pages)} is a mirror of {name}: name it in [mirrors.pages] of cannery.toml"
         for name, index in sorted(indexes.items())

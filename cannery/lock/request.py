@@ -1,7 +1,7 @@
-"""The request to the resolver for a recipe or the build tools, and whether a lock answers it.
+"""The request to the resolver for a recipe or the build tools, and the check that a lock meets it.
 
-A merge, a copy or an editor can change a lock, and its header then still has the digest of the request. So the packages
-are compared with the request too. The download compares the hashes, and refuses a file that is not the lock's.
+A merge or an editor can change the packages of a lock without its header. So the packages are compared with the request
+too. Hashes are checked by the download.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ TOOLS_PROFILE = "_tools"
 
 @dataclass(frozen=True)
 class KnownRelease:
-    """What a release asks for, known without its index: its normalised name, version, PEP 508 texts, range of Pythons.
+    """A release whose requirements are known without its index: normalised name, version, requirements, Python range.
 
-    `file` of a source is what the lock has of it. "" is a commit, which is no package of the lock.
+    For a source, `file` is the kind of its file in the lock; "" for a commit, which is not in the lock.
     """
 
     name: str
@@ -48,14 +48,14 @@ class KnownRelease:
 
 @dataclass(frozen=True)
 class LockRequest:
-    """What is asked of the resolver for one (profile, Python, arch). Everything that may change the answer is in it.
+    """The request to the resolver for one (profile, Python, arch). It has everything that can change the result.
 
-    - `requirements`, `constraints` and `overrides` are PEP 508 texts, `excludes` are names that must not come in.
-    - `bindings` are pairs of a normalised name and an index: the package comes from that index only, and nothing else
-      comes from it. `stand_ins` take its place where that index is not reached.
-    - `exclude_newer` is an ISO date: later uploads do not count. `package_dates` replace it for single packages; "" is
-      no bound, for a pin by hand: a trial may try a newer release.
-    - `sources` are built. What they are known to ask for counts; those that come from git are no packages of the lock.
+    - `requirements`, `constraints` and `overrides` are PEP 508 texts, `excludes` are names that must not be in the set.
+    - `bindings` are pairs of a normalised name and an index. The package comes only from that index, and nothing else
+      does. `stand_ins` are used if that index is not reached.
+    - `exclude_newer` is an ISO date; later uploads are ignored. `package_dates` replace it for single packages. "" is
+      no bound: a pin on the command line may be a newer release.
+    - `sources` are built. Their known requirements are part of the request; those from git are not in the lock.
     - `variant` is part of the lock's file name: a stand-in with substitutes has another set for the same target.
     """
 
@@ -75,16 +75,15 @@ class LockRequest:
 
     @property
     def digest(self) -> str:
-        """Hex SHA-256 of the request: a lock made from another one is stale."""
+        """Hex SHA-256 of the request. A lock with another digest is stale."""
         asked = {key: value for key, value in asdict(self).items() if key != "variant"}
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def lock_request(recipe: Recipe) -> LockRequest:
-    """Return what the resolver is asked for this recipe.
+    """Return the request for a recipe: its pins, sources, packages for CANN, constraints, overrides and bindings.
 
-    The pins, what sources ask for at their commit, what CANN imports, bounds, overrides and bindings.
-    Raises `UsageError` for a source of which that is not known.
+    Raises `UsageError` for a source whose requirements are not known.
     """
     recipe.check_known()
     sources = tuple(
@@ -132,13 +131,13 @@ def lock_request(recipe: Recipe) -> LockRequest:
 
 
 def set_aside(override: str, pins: tuple[str, ...]) -> bool:
-    """Whether an ad-hoc pin (`NAME==VERSION`) contradicts an override, and so takes its place."""
+    """Whether an ad-hoc pin (`NAME==VERSION`) contradicts an override and so replaces it."""
     requirement = parsed_requirement(override)
     return any(not requirement.allows(version) for name, version in map(parse_pin, pins) if name == requirement.package)
 
 
 def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
-    """Return the request for the build tools of the stages (images/tools.yaml), for the build host's arch."""
+    """Return the request for the build tools (images/tools.yaml)."""
     return LockRequest(
         profile=TOOLS_PROFILE,
         python=python,
@@ -153,12 +152,12 @@ def tools_request(catalog: Catalog, python: str, arch: Arch) -> LockRequest:
     )
 
 
-@lru_cache(maxsize=64)  # images of several chips have one lock and one request
+@lru_cache(maxsize=64)  # images for several chips share one lock and one request
 def lock_problems(lock: Lock, request: LockRequest, indexes: frozenset[str]) -> tuple[str, ...]:
-    """Return why `lock` does not answer `request`; empty when it does. `indexes` are the catalog's index names.
+    """Return why `lock` does not meet `request`; empty if it does. `indexes` are the catalog's index names.
 
-    Header and packages are compared with the request: target, date bound, digest; requirements, constraints, overrides
-    and excludes; file names and their tags; indexes. Hashes, sizes and who asked are not checked.
+    This compares target, date bound and digest, requirements, constraints, overrides and excludes, file names with
+    their tags, and indexes. It does not check hashes, sizes and `via`.
     """
     return (*_header(lock, request), *_asked(lock, request), *_files(lock, request, indexes))
 
@@ -177,7 +176,7 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
 
 
 def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
-    """Compare versions. An override replaces every requirement of its package; constraints still apply, as for uv."""
+    """Compare versions. As in uv, an override replaces all requirements of its package, but not constraints."""
     versions = {package.name: parsed_version(package.version) for package in lock.packages}
     environment = marker_environment(request.python, request.arch)
     overrides = [*live(request.overrides, environment)]

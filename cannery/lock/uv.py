@@ -1,9 +1,8 @@
-"""The texts that uv gets, and how its answers are read: the files it chose, who asked for what, why it failed.
+"""The input files of uv, and the parsers of its output: chosen files, who requires what, and why it failed.
 
-uv gets a project file with the requirements, and a settings file with everything else. It reads no other settings file,
-so that the user's own cannot change a lock. uv tries the indexes in the order of the list, and the first one that has a
-package serves all of its versions. An `explicit` index serves only the packages that name it. No URL here holds
-credentials.
+uv gets a project file with the requirements, and a settings file with everything else. It reads no other settings, so
+that the user's settings cannot change a lock. The first index in the list that has a package serves all of its
+versions. An `explicit` index serves only the packages that name it. URLs here have no credentials.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
     from cannery.lock.request import LockRequest
 
 
-# The name that uv knows the profile's requirements by; no distribution has it.
+# The project name for the profile's requirements. No distribution has it.
 PROJECT = "cannery-lock"
 LINE = re.compile(r"(?P<name>[a-z0-9][a-z0-9-]*)(?:\[[^\]]*\])?==(?P<version>\S+)(?: .*?)?(?:\s+# via (?P<via>.+))?")
 UNSATISFIABLE = "No solution found"
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 # Error numbers of connections: broken pipe, address, network, reset, time-out, refused, host.
 _OF_NETWORK = frozenset({32, 98, 99, 100, 101, 103, 104, 107, 110, 111, 112, 113})
-# uv then lists the fields that it knows, and some of them have words of the network.
+# After this error uv lists the fields that it knows, and some of them look like network errors.
 _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 
 
@@ -41,8 +40,8 @@ _UNREAD = re.compile(r"Failed to parse:? `?(?P<file>uv\.toml|pyproject\.toml)")
 class UvIndex:
     """An index in uv's settings.
 
-    `flat` is a list of files; `dated`: it has upload times, so the date bound applies; `kept`: its answers are kept
-    for a while.
+    `flat`: it is a list of files. `dated`: it has upload times, so the date bound applies. `kept`: its pages may be
+    cached for a while.
     """
 
     name: str
@@ -54,14 +53,14 @@ class UvIndex:
 
 
 def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Sequence[str] = ()) -> str:
-    """Return pyproject.toml: the requirements, `more` names beside them, and the index of each bound package."""
+    """Return pyproject.toml: the requirements, the names in `more`, and the index of each bound package."""
     lines = [
         "[project]",
         f"name = {_text(PROJECT)}",
         'version = "0"',
         f"requires-python = {_text(f'>={request.python}')}",
         f"dependencies = {_list([*request.requirements, *more])}",
-        # A root of its own: no project file in a folder above counts.
+        # A workspace root: uv ignores project files in parent folders.
         "[tool.uv.workspace]",
         "members = []",
         "[tool.uv.sources]",
@@ -73,9 +72,9 @@ def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Seque
 
 
 def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Sequence[UvIndex]) -> str:
-    """Return uv.toml. `shared` are the indexes of all that is not bound, the preferred one first.
+    """Return uv.toml. `shared` are the indexes of all packages that are not bound, the preferred one first.
 
-    The last one is given as uv's default index, which uv asks last: else uv would add its own.
+    The last one is uv's default index, which uv queries last. Without it, uv would add PyPI.
     """
     dates = (f"{_text(name)} = {_end_of(day) if day else 'false'}" for name, day in request.package_dates)
     lines = [
@@ -94,7 +93,7 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
 
 
 def _end_of(day: str) -> str:
-    """Return the end of a day in UTC: a bare date would be a day in the time zone of the host."""
+    """Return the end of a day in UTC. uv would read a plain date in the time zone of the host."""
     return _text(f"{day}T23:59:59Z")
 
 
@@ -106,15 +105,15 @@ def _index(index: UvIndex, table: str, *, default: bool) -> list[str]:
         *(['format = "flat"'] if index.flat else []),
         *(["explicit = true"] if index.explicit else []),
         *([] if index.dated else ["exclude-newer = false"]),
-        # Pages ten minutes, as the public index asks for; files, whose content never changes, a day. Without it every
-        # lock may fetch every page and all metadata again.
+        # Pages are cached for ten minutes, as PyPI asks for, and files, which never change, for a day. Without this,
+        # every lock may fetch every page and all metadata again.
         *(['cache-control = { api = "max-age=600", files = "max-age=86400" }'] if index.kept else []),
         *(["default = true"] if default else []),
     ]
 
 
 def _text(value: str) -> str:
-    """A TOML basic string; JSON's escapes are a part of TOML's."""
+    """Return a TOML string. TOML has all escapes of JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -123,19 +122,19 @@ def _list(values: Sequence[str]) -> str:
 
 
 def direct_names(request: LockRequest) -> frozenset[str]:
-    """Return the normalised names that the request itself asks for."""
+    """Return the normalised names in the requirements of the request."""
     return frozenset(package_name(text) for text in request.requirements)
 
 
 def exact_pin(request: LockRequest, name: str) -> str | None:
-    """Return the version that the request pins `name` to with `==`, by an override or else a requirement; or None."""
+    """Return the version of an `==` pin of `name` in the overrides, requirements or constraints; or None."""
     asked = map(parsed_requirement, (*request.overrides, *request.requirements, *request.constraints))
     return next((one.exact for one in asked if one.package == name and one.exact), None)
 
 
 @dataclass(frozen=True)
 class ResolvedFile:
-    """A file that uv may install. `sha256` is "" and `size` 0 where the index has none."""
+    """A file that uv may install. `sha256` is "" and `size` 0 if the index does not have them."""
 
     file: str
     url: str
@@ -154,9 +153,9 @@ class Resolved:
 
 
 def parse_pylock(text: str) -> tuple[Resolved, ...]:
-    """Read a pylock.toml (PEP 751) as uv writes it for one target.
+    """Read a pylock.toml (PEP 751) that uv wrote for one target.
 
-    Raises `ValueError` for any other text, and for a package that comes from no index (a repository, a folder).
+    Raises `ValueError` for any other text, and for a package that is not from an index (a repository, a folder).
     """
     found = []
     for package in tomllib.loads(text).get("packages", []):
@@ -175,12 +174,12 @@ def _file(entry: Mapping[str, Any]) -> ResolvedFile:
 
 
 def parse_via(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Read requirements text with one-line annotations: name → (version, sorted names of who asked)."""
+    """Read requirements text with one-line annotations into {name: (version, sorted names of who requires it)}."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for line in text.splitlines():
         match = LINE.fullmatch(line.strip())
         if match:
-            # `-c (workspace)` and `--override (workspace)` are bounds: they do not ask for the package.
+            # `-c (workspace)` and `--override (workspace)` are bounds and do not require the package.
             askers = {asker for asker in (match["via"] or "").split(", ") if asker and not asker.startswith("-")}
             names = {PROFILE_VIA if asker.startswith(PROJECT) else asker for asker in askers}
             found[match["name"]] = (match["version"], tuple(sorted(names)))
@@ -188,9 +187,9 @@ def parse_via(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> str:
-    """Return uv's explanation in the profile's words, at most `lines` lines.
+    """Return uv's explanation with the profile's name, in at most `lines` lines.
 
-    uv's advice about its own options is left out, since the user does not call uv.
+    Hints about options of uv are left out, since the user does not call uv.
     """
     kept: list[str] = []
     for raw in stderr.splitlines():
@@ -208,16 +207,16 @@ def explain(stderr: str, profile: str, *, lines: int = 20, width: int = 110) -> 
 
 
 def os_error(stderr: str) -> int:
-    """Return the number of the operating system's error in what `uv` wrote, if it is not of a connection; else 0.
+    """Return the number of an operating system error in uv's output, if it is not a connection error; else 0.
 
-    On a full disk uv reports a failed download, with this error at the end.
+    On a full disk, uv reports a failed download and this error at the end.
     """
     numbers = (int(found["number"]) for found in _OS_ERROR.finditer(stderr))
     return next((number for number in numbers if number not in _OF_NETWORK), 0)
 
 
 def is_of_network(stderr: str) -> bool:
-    """Whether `uv` reports that an index failed. For uv, an index that refuses a page does not have the package."""
+    """Whether uv reports that an index failed. If an index refuses a page, uv treats the package as missing there."""
     if UNSATISFIABLE in stderr:
         return "ignore-error-codes" in stderr
     return not _UNREAD.search(stderr) and reason(stderr).is_network

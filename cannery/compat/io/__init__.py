@@ -1,1 +1,1 @@
-"""What package indexes, and wheels on this host, have for the solver and the rules."""
+"""Data for the solver and the rules from package indexes and from wheels on this host."""

@@ -1,7 +1,7 @@
-"""What verify would report of a lock's wheels that are on this host: what they ask for, and modules that cannot run.
+"""Reports before a build what verify would report about wheels on this host: unmet requirements and unusable modules.
 
-The wheels are in the store, or in the user's folder of wheels. The resolver keeps a lock to what wheels ask for, except
-for what the profile overrides. A line of `pip check` is compared with pip_check_allow by names and versions alone.
+The wheels are in the store or in the user's wheelhouse. The resolver meets all requirements of wheels, except those
+that the profile overrides.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from cannery.compat.subject import Subject
     from cannery.lock.lock import LockedPackage
 
-# A wheel's Requires-Dist, and its modules that the target's Python cannot run. `FORM` changes with how they are read.
+# A wheel's Requires-Dist, and its modules that the target's Python cannot run. `FORM` is the version of the cache.
 Facts: TypeAlias = "tuple[list[str], list[str]]"
 FORM = 1
-# What byte code begins with, of the last release of each Python (CPython's Include/internal/pycore_magic_number.h).
+# The magic number of byte code of each Python (CPython's Include/internal/pycore_magic_number.h).
 MAGIC = {"3.10": 3439, "3.11": 3495, "3.12": 3531, "3.13": 3571, "3.14": 3627}
 
 
@@ -46,7 +46,7 @@ class Wheel(NamedTuple):
 
 
 def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Finding]:
-    """Report what `pip check` and an import would fail on in the image."""
+    """Report failures of `pip check` and of imports in the image."""
     for wheel in wheels:
         if wheel.unusable:
             more = f" and {len(wheel.unusable) - 1} more" if len(wheel.unusable) > 1 else ""
@@ -88,7 +88,7 @@ def _line(subject: Subject, line: str) -> Iterator[Finding]:
 def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | None, python: str) -> Iterator[Wheel]:
     """Yield the wheels of `packages` that are in the store below `cache` or in the folder `own`, for Python `python`.
 
-    A file that is no wheel is passed over: a build reports it. What a wheel of the store holds is kept by its hash.
+    A file that is not a wheel is skipped: a build reports it. The facts about wheels in the store are cached by hash.
     """
     note = cache / "wheels" / "facts" / f"{python}-{FORM}.json"
     known, new = read_json(note, dict[str, Facts]) or {}, dict[str, Facts]()
@@ -110,12 +110,12 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
         requires, unusable = facts
         yield Wheel(package.name, package.version, tuple(requires), tuple(unusable))
     if new:
-        with suppress(OSError):  # a full or read-only disk: they are read again
+        with suppress(OSError):  # a full or read-only disk: the next run reads the wheels again
             write_atomic(note, json.dumps(known | new))
 
 
 def _unusable(archive: zipfile.ZipFile, python: str) -> Iterator[str]:
-    """Yield the modules that are byte code of another Python, without their sources."""
+    """Yield the modules that exist only as byte code of another Python."""
     sources = {name for name in archive.namelist() if name.endswith(".py")}
     of = {number: version for version, number in MAGIC.items()}
     for name in archive.namelist():

@@ -1,8 +1,7 @@
-"""Rules over a recipe and its lock: small pure functions, each yielding findings.
+"""Rules over a recipe and its lock: small pure functions that yield findings.
 
-They read the data files and the lock only; no version is written here. What no row of the table has is unknown,
-never ok.
-Each module holds the rules of one subject; `RULES` lists them all.
+They use only the catalog and the lock; the code has no versions. A release without a row in the table is unknown,
+never ok. Each module has the rules of one subject, and `RULES` lists them all.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ RULES: tuple[Rule, ...] = (*components.RULES, *fit.RULES, *packages.RULES, *targ
 def check_recipe(
     recipe: Recipe, catalog: Catalog, locks: dict[Arch, Lock] | None = None, build_arch: Arch | None = None
 ) -> tuple[Finding, ...]:
-    """Return every finding about `recipe`, from its pins and, when given, its locks; errors first.
+    """Return all findings about `recipe`, errors first.
 
-    `locks` are those of the profile's arches, the recipe's own among them; `build_arch` is the arch of the machine
-    that would build.
+    `locks` are the locks of all arches of the profile; without them, only the pins are checked. `build_arch` is the
+    arch of the build machine.
     """
     subject = Subject(recipe, catalog, locks or {}, build_arch)
     return in_order(finding for rule in RULES for finding in rule(subject))

@@ -1,4 +1,4 @@
-"""The components of a profile: their order and files, releases and patches of sources, and the environment they set."""
+"""Rules about components: their order and files, releases and patches of sources, and environment variables."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WHY = "the base's ENV has it: programs, libraries and modules of CANN and Python
 
 
 def order(subject: Subject) -> Iterator[Finding]:
-    """Refuse a component that is above one that has to come first. For a source, that one has to be in the profile."""
+    """Refuse a component that comes before one in its `after`. A source also needs that component in the profile."""
     places = {chosen.name: place for place, chosen in enumerate(subject.recipe.chosen)}
     for chosen in subject.recipe.chosen:
         for name in chosen.component.after:
             component = subject.catalog.components.get(name)
-            # A lock may bring it as a requirement of another package: wheels are installed before sources.
+            # A lock may have it as a requirement of another package. Wheels are installed before sources.
             is_wheel = component is not None and component.kind is ComponentKind.WHEELS
             comes = is_wheel and (subject.lock is None or package_of(name, component) in subject.versions)
             if name in places and places[name] > places[chosen.name]:
@@ -50,7 +50,7 @@ def order(subject: Subject) -> Iterator[Finding]:
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """Refuse two components that bring the same path, as links: the later layer would win."""
+    """Refuse two components with a link at the same path: the later layer would replace the other link."""
     owners: dict[str, list[str]] = {}
     for chosen in subject.recipe.chosen:
         part = chosen.component
@@ -67,7 +67,7 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 
 def releases(subject: Subject) -> Iterator[Finding]:
-    """Report a release from the package index in the place of a commit, since the two may differ."""
+    """Report a source that is a release from the package index instead of a commit, since they may differ."""
     for chosen in subject.recipe.sources:
         if chosen.release:
             revisions = chosen.component.revisions
@@ -81,9 +81,9 @@ def releases(subject: Subject) -> Iterator[Finding]:
 
 
 def patches(subject: Subject) -> Iterator[Finding]:
-    """Refuse patches for other commits than those of the set: there they fail, or silently change nothing."""
+    """Refuse patches for other commits than those in the set: they would fail or silently change nothing."""
     by_name: dict[str, Chosen] = {chosen.name: chosen for chosen in subject.recipe.chosen}
-    # A profile may bring the same distribution under another name.
+    # A profile may have the same distribution under another component name.
     by_package = {chosen.package: chosen for chosen in reversed(subject.recipe.sources)}
     patchers = [(chosen, chosen.known) for chosen in subject.recipe.sources if chosen.known]
     for chosen, known in patchers:
@@ -109,11 +109,11 @@ def patches(subject: Subject) -> Iterator[Finding]:
 
 
 def environment(subject: Subject) -> Iterator[Finding]:
-    """Check what profile and components set: the table's rules on variables, Megatron's two names, PYTHONPATH."""
+    """Check environment variables: the table's rules, the path of Megatron, and PYTHONPATH."""
     env = set_variables(subject.recipe)
     for rule in subject.table.env:
         version = subject.versions.get(rule.beside)
-        # A variable of a build counts too: kernels that the build leaves out are missing in the image.
+        # Build variables count too: kernels that a build leaves out are missing in the image.
         build = [c.component.build_env for c in subject.recipe.sources if c.package == rule.beside]
         for value in dict.fromkeys(values[rule.variable] for values in (env, *build) if rule.variable in values):
             if version is None:
@@ -141,7 +141,7 @@ def environment(subject: Subject) -> Iterator[Finding]:
 
 
 def set_variables(recipe: Recipe) -> Mapping[str, str]:
-    """Return what components and profile set, as in the image; `${NAME}` stays where only the base can have set it."""
+    """Return the variables of components and profile. `${NAME}` is kept if only the base can define NAME."""
     env: dict[str, str] = {}
     for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
         for name, value in values.items():
@@ -150,7 +150,7 @@ def set_variables(recipe: Recipe) -> Mapping[str, str]:
 
 
 def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Finding]:
-    """Refuse a Megatron that is not on PYTHONPATH, where the image has the `trees` after the base's own folders."""
+    """Refuse a MEGATRON_LM_PATH that is not on PYTHONPATH. The image adds the source `trees` after the base's value."""
     value = env.get(PYTHONPATH, BEFORE if trees else "")
     if not value or MEGATRON not in env:
         return
@@ -165,7 +165,7 @@ def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Findin
 
 
 def atb(subject: Subject) -> Iterator[Finding]:
-    """Refuse variables that name ATB of another C++ ABI; report an ABI that is not known."""
+    """Refuse variables that name the ATB of another C++ ABI, and report an unknown ABI."""
     recipe, found = subject.recipe, subject.recipe.base.found
     chosen, known = deciding(recipe), known_abi(recipe)
     if chosen is None or chosen.component.cxx_abi is None:
@@ -194,9 +194,9 @@ def atb(subject: Subject) -> Iterator[Finding]:
 
 
 def base_env(subject: Subject) -> Iterator[Finding]:
-    """Refuse a value that hides the base's own lists and places; report each other value of the base that changes."""
+    """Refuse variables that drop the search paths or locations of the base, and report other changed variables."""
     recipe, found = subject.recipe, subject.recipe.base.found
-    # The base's ENV, as far as it is known, and the places that Cannery itself sets.
+    # The ENV of the base, if it is known, and the variable that Cannery sets.
     known = found is not None and recipe.target.os in recipe.base.line.env
     base = expand_env(recipe.base.line, recipe.target, recipe.base.tag) if known else {}
     base["VIRTUAL_ENV"] = VENV
@@ -208,9 +208,9 @@ def base_env(subject: Subject) -> Iterator[Finding]:
 
 
 def _replaced(who: str, name: str, value: str, base: Mapping[str, str], homes: tuple[str, ...]) -> Iterator[Finding]:
-    """Judge one value that `who` sets in the place of the base's own."""
+    """Check one variable that `who` sets against its value in the base."""
     own, reference = base.get(name), f"${{{name}}}"
-    # A reference to the variable itself stays, and so does one to what only components set.
+    # References to the variable itself, and to variables that only components set, are kept.
     others = {key: text for key, text in base.items() if key != name}
     value = REFERENCE.sub(lambda match: others.get(match[1], match[0]), value)
     entries = (own or "").split(":")

@@ -1,14 +1,15 @@
 """The rule over the compatibility table: whether each release fits the rest of the set.
 
-A row states that a release (`of`) fits versions of other things. Rows of one release may come from several sources:
+A row states which versions of other distributions, CANN and Python a release (`of`) fits. One release may have rows
+from several sources:
 
-- Where one source agrees with the set and another does not, a warning shows all of them, the weightiest first. A page
-  or an image does not outweigh the release's own metadata.
-- Where none agrees, another CANN is a warning, since sets that no table has are in use. Another distribution is an
-  error, unless the profile overrides it. No override excuses an extension of another release (torch_npu X.Y.Z and
-  torch X.Y.Z).
+- If the sources disagree about the set, a warning lists all of them, the weightiest first. A page or an image does not
+  outweigh the metadata of the release.
+- If no source agrees with the set, a different CANN is a warning, because such sets are in use. A different
+  distribution is an error, unless the profile overrides it. An override cannot allow an extension of another release
+  (torch_npu X.Y.Z needs torch X.Y.Z).
 
-The rule `pythons` judges Pythons.
+The rule `pythons` checks Python versions.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def fits(subject: Subject) -> Iterator[Finding]:
-    """Judge every release of the set that the table has rows of, or has other releases of."""
+    """Check every release in the set whose distribution has rows in the table."""
     for name in subject.with_rows():
         version = subject.versions[name]
         rows = judging(subject, name)
@@ -61,7 +62,7 @@ def fits(subject: Subject) -> Iterator[Finding]:
 
 
 def asked(subject: Subject) -> Iterator[Finding]:
-    """Report what the table has of each release that is pinned by hand, and what is not known of it."""
+    """Report the rows of each release that is pinned on the command line, and sources that are unknown."""
     for name in (name for name, _version in map(parse_pin, subject.recipe.pins)):
         rows = [row for row in judging(subject, name) if subject.table.sources[row.source].rank is not Rank.BUILD]
         if rows:
@@ -94,7 +95,7 @@ def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> It
         )
     if CANN in wrong - beside.keys():
         other = _other_cann(subject, name, version, rows)
-        # The error below has the ways out, which are for this CANN.
+        # The error below lists the fixes for this CANN.
         yield replace(other, fix="") if wrong - {CANN} else other
     if wrong - {CANN}:
         yield _misfit(subject, name, version, wrong - {CANN}, rows)
@@ -104,7 +105,7 @@ def _misfit(subject: Subject, name: str, version: str, wrong: Collection[str], r
     wants = {key: row.fits[key] for row in reversed(rows) for key in row.fits if key in wrong}
     keys = [key for key in dict.fromkeys(key for row in rows for key in row.fits) if key in wrong]
     have = listed([*(phrase(key, here(subject, key) or "") for key in keys), f"{name} {version}"])
-    # The profile has left the table there, for its reason: a set of the table is no way out.
+    # The profile already overrides the table here, so a set from the table is not a fix.
     pins = subject.recipe.pins
     overrides = [o for o in subject.recipe.profile.overrides if set_aside(o.requirement, pins)]
     overrides = [o for o in overrides if package_name(o.requirement) in {name, *wrong}]
@@ -133,7 +134,8 @@ def _other_cann(subject: Subject, name: str, version: str, rows: Sequence[Row]) 
 def _disagree(subject: Subject, release: str, rows: Sequence[Row], disputed: Mapping[str, Sequence[Row]]) -> Finding:
     """Return the warning about a release whose `rows` disagree on the keys of `disputed`.
 
-    The values of `disputed` are rows of other releases that are made for this one with what is here of the key.
+    The values of `disputed` are rows of other releases that are made for this release and for the set's version of the
+    key.
     """
     sources = subject.table.sources
     voices = [(str(sources[row.source]), row) for row in rows]
@@ -156,9 +158,9 @@ def _disagree(subject: Subject, release: str, rows: Sequence[Row], disputed: Map
 
 
 def _unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
-    """Report a release without a row; an error where it cannot fit all the same: torch_npu X.Y.Z extends torch X.Y.Z.
+    """Report a release without a row: a warning, or a note on a stand-in, which has no CANN.
 
-    On a stand-in, which has no CANN, it is a note.
+    It is an error if the release extends another one: torch_npu X.Y.Z only works with torch X.Y.Z.
     """
     beside = [key for key in keys_of(subject, name) if here(subject, key)]
     if not beside:
@@ -188,7 +190,7 @@ def _unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
 
 
 def _ways_out(subject: Subject, name: str, key: str) -> str:
-    """Offer the `key` with the release's number, and the release that goes with the `key` in the set."""
+    """Offer the `key` with the number of the release, and the release with the number of the `key` in the set."""
     base, present = Version(subject.versions[name]).base_version, Version(here(subject, key) or "").base_version
     of_number = [(subject.versions[name], base), (present, present)]
     if any(row.fits.get(key) == present for row in subject.rows[name]):
@@ -199,7 +201,7 @@ def _ways_out(subject: Subject, name: str, key: str) -> str:
 
 
 def _nearest(subject: Subject, name: str) -> str:
-    """Return the releases of the same feature line that the table has, with their CANN; "" when it has none."""
+    """Return the releases of the same feature line in the table, with their CANN, or ""."""
     line = Version(subject.versions[name]).release[:2]
     rows = [row for row in subject.rows[name] if Version(row.version).release[:2] == line]
     rows.sort(key=lambda row: Version(row.version))

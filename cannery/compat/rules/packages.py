@@ -1,6 +1,7 @@
-"""The packages of a set: what must not be in it, what sources at their commit ask of it, what a profile overrides.
+"""Rules about packages: which must not be in a set, what sources require, and what a profile overrides.
 
-The resolver checks what wheels ask for. An override is always reported, with who asks for another version.
+The resolver checks the requirements of wheels. Every override is reported, with the packages that require another
+version.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 NAMED = 5
 OFFERED = 3
-# What begins a pattern that names one release, as `^sglang 0\.5\.10 `.
+# The start of a pattern that names one release, such as `^sglang 0\.5\.10 `.
 RELEASE = re.compile(r"\^(?P<name>(?:[\w-]|\\?[.-])+) (?P<version>(?:\w|\\?[.+])+) ")
 
 
@@ -53,7 +54,7 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
 
 
 def denied(subject: Subject) -> Iterator[Finding]:
-    """Refuse what has no place on an NPU image, a finding for each pattern. What `exclusive` refuses is left to it."""
+    """Refuse packages that must not be in an NPU image, except those that `exclusive` reports."""
     reported = {name for names in _clashes(subject) for name in names}
     names = sorted(subject.versions)
     for item in subject.table.denied(chosen.package for chosen in subject.recipe.sources):
@@ -73,7 +74,7 @@ def denied(subject: Subject) -> Iterator[Finding]:
 
 
 def excluded(subject: Subject) -> Iterator[Finding]:
-    """Refuse to exclude what is asked for by name: the lock would not have it, and so not answer the request."""
+    """Refuse to exclude a package that the recipe requires by name: no lock could meet the request."""
     recipe = subject.recipe
     components = {c.package: c.name for c in recipe.chosen if c.component.kind.is_package}
     of_cann = {package_name(text) for text in recipe.base.line.python_packages}
@@ -100,7 +101,7 @@ def _chain(subject: Subject, name: str) -> str:
 
 
 def incomplete(subject: Subject) -> Iterator[Finding]:
-    """Report packages without a hash, which can be checked and planned but not built. One finding for each index."""
+    """Report packages without a hash, one finding for each index. They can be checked and planned, but not built."""
     for index in sorted({package.index for package in subject.packages if not package.complete}):
         missing = [p for p in subject.packages if p.index == index and not p.complete]
         names = [f"{p.name} {p.version}" for p in missing]
@@ -123,7 +124,7 @@ def incomplete(subject: Subject) -> Iterator[Finding]:
 
 
 def torch_free(subject: Subject) -> Iterator[Finding]:
-    """Refuse a set with torch in which no pin, bound, override or source decides which torch."""
+    """Refuse a set with torch if no pin, constraint, override or source fixes its version."""
     bounds = (requirement for requirement in _bounds(subject) if requirement.package == TORCH)
     if any(part.operator in {"==", "==="} for requirement in bounds for part in requirement.specifier):
         return
@@ -146,7 +147,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
 
 
 def _wanting(subject: Subject) -> set[str]:
-    """Return the components that need torch: itself, torch_npu, what has rows about it, sources that ask for it."""
+    """Return the components that need torch: torch, torch_npu, those with rows about it, sources that require it."""
     made_for = {name for name, rows in subject.rows.items() if any(TORCH in row.fits for row in rows)}
     made_for |= {TORCH, TORCH_NPU}
     found: set[str] = {c.name for c in subject.recipe.chosen if c.package in made_for}
@@ -155,7 +156,7 @@ def _wanting(subject: Subject) -> set[str]:
 
 
 def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
-    """Yield everything that may decide which torch: pins, bounds of the table and of the profile, and sources."""
+    """Yield all requirements that may fix the version of torch: pins, bounds of table and profile, and sources."""
     recipe, profile = subject.recipe, subject.recipe.profile
     pins = [c.requirement for c in recipe.wheels if c.version]
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]
@@ -165,18 +166,18 @@ def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
 
 
 def asks(subject: Subject) -> Iterator[tuple[ChosenSource, PackageRequirement]]:
-    """Yield every requirement of the sources that counts on the target, with the source that has it."""
+    """Yield every requirement of the sources that applies on the target, with its source."""
     for who in subject.recipe.sources:
         yield from ((who, requirement) for requirement in subject.live(who.known.requires if who.known else ()))
 
 
 def requirements(subject: Subject) -> Iterator[Finding]:
-    """Refuse a package that a source's requirement excludes, unless the profile overrides it: `overrides` shows those.
+    """Refuse a package that does not meet a source's requirement, unless the profile overrides it (see `overrides`).
 
-    The ways out: another version of the package, another pin of the source, an override.
+    The fixes are another version of the package, another pin of the source, or an override.
     """
     has = "the lock has" if subject.lock else "the profile has"
-    # A pin without its local part means the build that the component's index has (`0.1` is 0.1+ascend).
+    # A pin without local segment means the build on the component's index (`0.1` is 0.1+ascend).
     builds = {(c.package, c.version or ""): c.full_version for c in subject.recipe.wheels}
     for who, requirement in asks(subject):
         name, version = requirement.package, subject.versions.get(requirement.package)
@@ -204,7 +205,7 @@ def requirements(subject: Subject) -> Iterator[Finding]:
 
 
 def not_there(subject: Subject) -> Iterator[Finding]:
-    """Refuse a set without a build that a source asks for by its local version: the main index does not have it."""
+    """Refuse a set without a build that a source requires by local version: the main index does not have it."""
     target, parts = subject.recipe.target, subject.catalog.components
     for who, requirement in asks(subject) if subject.lock is None else ():
         name, version = requirement.package, requirement.exact
@@ -222,15 +223,12 @@ def not_there(subject: Subject) -> Iterator[Finding]:
 
 
 def overrides(subject: Subject) -> Iterator[Finding]:
-    """Report each override in one note, however many ask for another version.
-
-    Refuse an override, and a constraint, against the profile's own pin.
-    """
+    """Report each override in one note, and refuse overrides and constraints that contradict the profile's own pins."""
     recipe = subject.recipe
     asked = [*asks(subject)] if recipe.profile.overrides else []
     pins = {chosen.package: chosen.version for chosen in recipe.wheels if chosen.version}
     for bound in recipe.profile.constraints:
-        # The resolver reports a pin by hand that does not meet it, with sets near it.
+        # The resolver reports a pin on the command line that does not meet it, and suggests sets that work.
         own = [] if set_aside(bound.requirement, recipe.pins) else [bound.requirement]
         for requirement in subject.live(own):
             pin = pins.get(requirement.package)
@@ -253,7 +251,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
 
 
 def substitutes(subject: Subject) -> Iterator[Finding]:
-    """Report what a stand-in has in place of the profile's own version."""
+    """Report the versions that a stand-in has instead of the profile's."""
     own = {pin.name: pin.version for pin in subject.recipe.profile.components}
     for one in subject.recipe.substitutes:
         what = f"{one.name} {one.version} is in place of {own[one.name]}, on the stand-in base alone"
@@ -263,7 +261,7 @@ def substitutes(subject: Subject) -> Iterator[Finding]:
 def _otherwise(
     subject: Subject, override: PackageRequirement, asked: Sequence[tuple[ChosenSource, PackageRequirement]]
 ) -> str:
-    """Return who asks for another version: sources at their commit, then rows; else who asks for the package at all."""
+    """Return who requires another version: sources, then rows. If nobody does, return who requires the package."""
     name = override.package
     version = subject.versions.get(name) or override.exact
     wanted = {
@@ -280,7 +278,7 @@ def _otherwise(
 
 
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
-    """Yield (distribution, what it is made for) of releases whose rows have another version."""
+    """Yield (distribution, text) of releases whose rows have another version of `name`."""
     for other in subject.with_rows(name):
         if name in followed(subject, other):
             continue
@@ -296,14 +294,14 @@ def warned(subject: Subject) -> Iterator[Finding]:
 
 
 def replaced(subject: Subject) -> Iterator[Finding]:
-    """Report a documented set of the past, and the profile that replaced it, as `list` does."""
+    """Report that another profile has replaced this one, as `list` does."""
     if one := subject.recipe.profile.replaced:
         what = f"documented {one.date}; replaced by {one.by}"
         yield note("profile", what, subject.recipe.file, f"for a new image, take {one.by}")
 
 
 def stale_patterns(subject: Subject) -> Iterator[Finding]:
-    """Report patterns of pip_check_allow that name a release which is not in the set: they allow nothing."""
+    """Report patterns in pip_check_allow that name a release which is not in the set: they have no effect."""
     for pattern in subject.recipe.profile.pip_check_allow if subject.lock else ():
         found = RELEASE.match(pattern)
         if not found:

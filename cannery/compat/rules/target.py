@@ -1,4 +1,4 @@
-"""Whether a CANN image exists for the target, and what works on it: chips, code made for them, Pythons, drivers."""
+"""Rules about the target: whether a CANN image exists for it, and whether the set fits its chip, Python and driver."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 OFFERED = 8
-# A tag as CANN images have it: <cann>-<chip>-<os>-py<python>, and whatever follows.
+# The tag of a CANN image: <cann>-<chip>-<os>-py<python>, maybe with a suffix.
 TAG = re.compile(
     r"(?P<cann>\d+\.\d+(?:\.\w+)?)-(?P<chip>910b|910|a3|310p|950\w*|a5)-(?P<os>[a-z_]+[\d.]+)-py(?P<python>3\.\d+)"
 )
-# Who reported that a build needs to know its chip.
+# The report that a build needs the name of its chip.
 REPORT = "vllm-project/vllm-ascend pull 7278"
 
 
 def base_tag(subject: Subject) -> Iterator[Finding]:
-    """Refuse a target without a CANN image: they exist only for some combinations of chip, OS and Python."""
+    """Refuse a target without a CANN image. They exist only for some combinations of chip, OS and Python."""
     base, target = subject.recipe.base, subject.recipe.target
     if base.found is not None:
         return
@@ -49,7 +49,7 @@ def base_tag(subject: Subject) -> Iterator[Finding]:
 
 
 def custom_base(subject: Subject) -> Iterator[Finding]:
-    """Compare the tag of the user's own base with the target: copies of CANN images under other names keep it."""
+    """Compare the tag of the user's own base with the target. Copies of CANN images usually keep their tag."""
     recipe, target = subject.recipe, subject.recipe.target
     if recipe.base.kind is not BaseKind.CUSTOM:
         return
@@ -67,19 +67,19 @@ def custom_base(subject: Subject) -> Iterator[Finding]:
 
 
 def near(tags: Sequence[str], target: Target) -> list[str]:
-    """Return up to eight tags, those first that have most parts of the target's."""
+    """Return up to eight tags, sorted by how many parts they share with the target's tag."""
     parts = {*target.base_tag.split("-")}
     return sorted(tags, key=lambda tag: (-len(parts & {*tag.split("-")}), tag))[:OFFERED]
 
 
 def pythons(subject: Subject) -> Iterator[Finding]:
-    """Refuse what does not run on the target's Python.
+    """Refuse releases that do not run on the target's Python.
 
-    Both have to hold, a source's own metadata and the weightiest row: a package without an upper bound may still not
-    work with the next Python. A page alone against the package's own metadata is a disagreement.
+    The source's metadata and the weightiest row must both allow it, since metadata often has no upper bound. If only
+    a page contradicts the metadata, the finding is a disagreement.
     """
     target, sources = subject.recipe.target, subject.table.sources
-    # By distribution (range, where it was read): of a source's metadata, and of rows, the weightiest first.
+    # {distribution: (range, source)} of metadata and of rows, the weightiest first.
     own = {
         one.package: [(one.known.requires_python, f"images/components/{one.name}.yaml: {one.known.source}")]
         for one in subject.recipe.sources
@@ -104,14 +104,14 @@ def pythons(subject: Subject) -> Iterator[Finding]:
 
 
 def _contains(wanted: str, python: str) -> bool:
-    """Whether Pythons `X.Y` are in a range or are the ones named; a bound like >=3.9.2 leaves out no later patch."""
+    """Whether `wanted`, a version or a range, includes Python `X.Y`. A bound like >=3.9.2 includes Python 3.9."""
     if wanted[0].isdigit():
         return holds(PYTHON, wanted, python)
     return SpecifierSet(wanted).contains(python) or SpecifierSet(wanted).contains(f"{python}.99")
 
 
 def _bases(subject: Subject, wanted: str) -> str:
-    """Name the CANN images whose Python fits, those first that are most like the target's."""
+    """List the CANN images whose Python fits, those most like the target first."""
     every = {tag: found for line in subject.catalog.bases.values() for tag, found in line.tags.items()}
     tags = [tag for tag, found in every.items() if _contains(wanted, series_of(found.python))]
     fitting = ", ".join(near(tags, subject.recipe.target))
@@ -119,7 +119,7 @@ def _bases(subject: Subject, wanted: str) -> str:
 
 
 def driver(subject: Subject) -> Iterator[Finding]:
-    """Report the oldest driver that all releases of the set work with, from the rows that the set is in."""
+    """Report the oldest driver that works with all releases of the set, from the rows that the set meets."""
     deciding = asking(subject)
     if deciding:
         cell = deciding[0].fits[DRIVER]
@@ -129,26 +129,26 @@ def driver(subject: Subject) -> Iterator[Finding]:
 
 
 def who(rows: Sequence[Row]) -> str:
-    """Return the releases of rows, in words."""
+    """Return the releases of rows as a text."""
     return listed(f"{row.name} {row.version}" for row in rows)
 
 
 def asking(subject: Subject) -> list[Row]:
-    """Return the rows, of those that the set is in, that ask for the newest driver; empty when none asks for any."""
+    """Return the rows that require the newest driver, among those that the set meets."""
     rows = [
         row
         for name in subject.with_rows(DRIVER)
         for row in judging(subject, name)
         if DRIVER in row.fits and not departure(subject, row)
     ]
-    # By their lower bounds; of a range that is the first one.
+    # Compared by lower bound, which comes first in a range.
     cells = (row.fits[DRIVER] for row in rows)
     newest = max(cells, key=lambda cell: order(cell.partition(",")[0].lstrip(">=< ")), default="")
     return [row for row in rows if row.fits[DRIVER] == newest]
 
 
 def chips(subject: Subject) -> Iterator[Finding]:
-    """Refuse what does not work on the target's chip, and ready-made kernels for another one."""
+    """Refuse components that do not work on the target's chip, and prebuilt kernels for another chip."""
     chip = subject.recipe.target.chip
     for chosen in subject.recipe.chosen:
         file, known = f"images/components/{chosen.name}.yaml", chosen.known
@@ -171,7 +171,7 @@ def chips(subject: Subject) -> Iterator[Finding]:
 
 
 def _from_source(subject: Subject, chosen: Chosen) -> str:
-    """Name the commits that would be compiled for the chip; "" where none is known."""
+    """List the commits that would be compiled for the chip, or return ""."""
     component, chip = chosen.component, subject.recipe.target.chip
     if not isinstance(component, Native):
         return ""
@@ -186,7 +186,7 @@ def _from_source(subject: Subject, chosen: Chosen) -> str:
 
 
 def socs(subject: Subject) -> Iterator[Finding]:
-    """Refuse a setting that names another chip than the target, and a native build whose chip has no known name."""
+    """Refuse a variable that names another chip, and a native build for a chip whose name in builds is not known."""
     chip = subject.recipe.target.chip
     known = _socs(subject).get(chip, ())
     built = {c.name for c in compiled(subject.recipe)}
@@ -216,21 +216,21 @@ def socs(subject: Subject) -> Iterator[Finding]:
 
 
 def _socs(subject: Subject) -> Mapping[str, tuple[str, ...]]:
-    """Return by chip what native builds call it, where that is known."""
+    """Return {chip: its known names in native builds}."""
     return {str(chip): access.socs for chip, access in subject.catalog.chips.items() if access.socs}
 
 
 def compiled(recipe: Recipe) -> tuple[Chosen, ...]:
-    """Return the native components that are compiled: all but releases that come with ready-made kernels.
+    """Return the native components that are compiled: all except releases with prebuilt kernels.
 
-    A stand-in has nothing to compile against: components with a `standin` entry are not compiled there.
+    On a stand-in, components with a `standin` entry are not compiled either.
     """
     native = (c for c in recipe.sources if c.component.kind is ComponentKind.NATIVE)
     return tuple(c for c in native if not (c.release and c.known and c.known.chips) and recipe.standin_of(c) is None)
 
 
 def emulation(subject: Subject) -> Iterator[Finding]:
-    """Warn about components that are compiled under QEMU. Everything else runs on the build machine's own arch."""
+    """Warn about components that are compiled under QEMU. All other steps run on the arch of the build machine."""
     names = [chosen.name for chosen in compiled(subject.recipe)]
     arch = subject.recipe.target.arch
     if names and subject.build_arch not in {None, arch}:

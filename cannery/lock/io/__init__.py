@@ -1,1 +1,1 @@
-"""Ask package indexes, run uv, read and write lock files, download wheels."""
+"""Queries package indexes, runs uv, reads and writes lock files, and downloads wheels."""

@@ -1,12 +1,12 @@
-"""Where packages come from that are bound to an index, and sources.
+"""Where uv finds sources, and packages that are bound to an index.
 
-A bound package comes from its index where that answers and has it. Else it comes from the host's find-links or extra
-indexes, if they have the pinned version, with its local part, for the target. It never comes from the main index, whose
-torch is another build. If none has it, uv gets files that hold only the known requirements of the release, so that
-everything else can be locked. The package is then *incomplete*.
+A bound package comes from its index. If that index does not answer, the package comes from the host's find-links or
+extra indexes, if they have the pinned version (with its local segment) for the target. It never comes from the main
+index, which has another build of torch. If no place has it, uv gets wheels with only the known requirements of the
+release, so that everything else can be locked. The package is then *incomplete*.
 
-uv never sees the files of sources. What they ask for is known beforehand (images/components), and the wheels of a
-release on the host's indexes may be builds for another device.
+uv never sees the files of sources. Their requirements are known from images/components, and wheels of a release on the
+host's indexes may be built for another device.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
-# Files that a message names.
+# The most files that a message names.
 SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where uv finds a bound package. `place` is None where uv gets only its known requirements."""
+    """Where uv finds a bound package. `place` is None if uv gets only its known requirements."""
 
     package: str
     index: str
@@ -56,7 +56,7 @@ class Source:
 def bound_questions(
     names: Sequence[str], request: LockRequest, indexes: Mapping[str, Index], settings: PipSettings
 ) -> tuple[tuple[Place, str], ...]:
-    """Return what has to be asked before `Binder.source`, for each of the bound packages `names`.
+    """Return the queries (place, project) that `Binder.source` needs for the bound packages `names`.
 
     Raises `UsageError` for an index that the catalog does not have.
     """
@@ -68,9 +68,9 @@ def bound_questions(
 
 
 class NoFileError(FindingsError):
-    """An index that a package is bound to was reached, and has no file of it for the target.
+    """The index of a bound package was reached, but has no file of it for the target.
 
-    `askers` are the packages that ask for it, as far as they are known.
+    `askers` are the packages that require it, if they are known.
     """
 
     def __init__(self, name: str, pin: str | None, index: str, request: LockRequest, there: Sequence[Listed]) -> None:
@@ -88,7 +88,7 @@ class NoFileError(FindingsError):
 
 @dataclass(frozen=True)
 class Binder:
-    """Decides where bound packages come from, by the answers of the places. It writes its files below `folder`."""
+    """Decides where bound packages come from, by the answers of the places. Writes files below `folder`."""
 
     request: LockRequest
     answers: Sequence[Answer]
@@ -98,8 +98,8 @@ class Binder:
     def source(self, name: str) -> Source:
         """Return where the bound package `name` comes from.
 
-        Raises `NoFileError` when its index has no file of it for the target, `NetworkError` when the index is not
-        reached and nothing is known of the release.
+        Raises `NoFileError` if its index has no file for the target, `NetworkError` if the index is not reached and
+        the requirements of the release are not known.
         """
         request = self.request
         index, pin = dict(request.bindings)[name], exact_pin(request, name)
@@ -112,7 +112,7 @@ class Binder:
                 if (pin is None or Version(file.version) == Version(pin))
                 and wheel_rank(file.file, request.python, request.arch) is not None
             ]
-            # An unpinned package comes from its own index alone, at any version.
+            # An unpinned package comes only from its own index, at any version.
             if (pin is None and answer in own and answer.files) or (pin is not None and files):
                 place, is_local = answer.place, answer.place.folder is not None
                 url = self._page(name, files or answer.files) if is_local else without_credentials(place.url)
@@ -123,7 +123,7 @@ class Binder:
         return self._stand_in(name, index, pin, own)
 
     def _page(self, name: str, files: Sequence[Listed]) -> str:
-        """Write an index page for files on the disk, with hashes: uv would unpack a wheel to get one (10 s)."""
+        """Write an index page for local files, with hashes: without one, uv unpacks the wheel (10 s)."""
         links = ""
         for file in files:
             if not url_path(file.url).is_file():
@@ -135,7 +135,7 @@ class Binder:
         return folder.as_uri()
 
     def _stand_in(self, name: str, index: str, pin: str | None, own: Sequence[Answer]) -> Source:
-        """Write files with the known requirements. Of a release they are the same under every local part."""
+        """Write wheels with the known requirements, which are the same for every local segment of a release."""
         wanted = {Version(pin), Version(Version(pin).public)} if pin else set()
         known = [release for release in self.request.stand_ins if release.name == name]
         releases = [release for release in known if not pin or Version(release.version) in wanted]
@@ -158,7 +158,7 @@ class Binder:
 
 
 def known_sources(request: LockRequest, folder: Path) -> tuple[Source, ...]:
-    """Return a source for each component that comes from git: a file in `folder` that holds what it asks for."""
+    """Return a `Source` for each source component: a wheel in `folder` with its requirements."""
     for release in request.sources:
         _write_wheel(folder, release, release.version)
     flat = UvIndex("sources", folder.as_uri(), flat=True, explicit=True, dated=False)
@@ -166,7 +166,7 @@ def known_sources(request: LockRequest, folder: Path) -> tuple[Source, ...]:
 
 
 def _write_wheel(folder: Path, release: KnownRelease, version: str) -> None:
-    """Write a wheel that holds nothing but metadata."""
+    """Write a wheel that has only metadata."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{canonicalize_name(release.name).replace('-', '_')}-{version}"
     metadata = f"Metadata-Version: 2.1\nName: {release.name}\nVersion: {version}\n"
@@ -184,8 +184,8 @@ def _write_wheel(folder: Path, release: KnownRelease, version: str) -> None:
 def released_files(job: Job) -> dict[str, ResolvedFile]:
     """Return {normalised name: file} of every source of the request that is a release.
 
-    The first place of the host's pip settings that has the wanted file serves it. Raises `NetworkError` when none has
-    it and one was not reached, `FindingsError` when all were reached.
+    The first place in the host's pip settings that has the file serves it. If none has it, raises `NetworkError` if
+    one was not reached, else `FindingsError`.
     """
     wanted = [source for source in job.request.sources if source.file]
     places = places_of(DEFAULT_INDEX, job.indexes, job.settings)

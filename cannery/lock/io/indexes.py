@@ -1,7 +1,7 @@
-"""Places that list package files, as pip's settings and the catalog name them, and what they list.
+"""Places that list package files, from pip's settings and the catalog, and the files that they list.
 
-A place is an index of the simple API, or a find-links folder or page. `file://` indexes and folders are read directly.
-All places are asked at once, within a time limit.
+A place is an index (simple repository API), or a find-links folder or page. `file://` indexes and folders are read
+directly. All places are queried at the same time, within a time limit.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
-# Seconds after which an index counts as not reached; with the start of Python and of pip it is five in all.
+# Seconds after which an index counts as not reached. With the start of Python and pip, a user waits about five.
 PROBE = 4.0
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place that lists files. `index` is the name that a lock has for it, `links` whether it is a flat list of files.
+    """A place that lists files. `index` is its name in locks, `links` whether it is a flat list of files.
 
-    Everything that the host's pip settings name has the index name `default`.
+    All places from the host's pip settings have the index name `default`.
     """
 
     index: str
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def folder(self) -> Path | None:
-        """The local path, None for a place on the network."""
+        """The local path; None for a place on the network."""
         return url_path(self.url) if self.url.startswith("file:") else None
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class Place:
 
 
 def default_place(settings: PipSettings) -> Place:
-    """Return the host's main index: pip's index-url, which may be a path, or pip's own default."""
+    """Return the host's main index: pip's index-url (which may be a path), or pip's default."""
     return Place(DEFAULT_INDEX, "index default", as_url(settings.index_url or PYPI_SIMPLE_ENDPOINT))
 
 
@@ -86,14 +86,14 @@ def extra_places(settings: PipSettings) -> tuple[Place, ...]:
 
 
 def bound_places(name: str, indexes: Mapping[str, Index]) -> tuple[Place, ...]:
-    """Return the places of an index that the catalog names, in the order in which they are tried."""
+    """Return the places of an index of the catalog, in the order in which they are tried."""
     index = indexes[name]
     pages = (Place(name, f"index {name}", url, links=True) for url in index.pages)
     return (*pages, *(Place(name, f"index {name}", url) for url in index.urls))
 
 
 def places_of(name: str, indexes: Mapping[str, Index], settings: PipSettings) -> tuple[Place, ...]:
-    """Return the places that may serve a package of an index: the index's own, then the host's extra ones."""
+    """Return the places that may serve a package of an index: its own places, then the host's extra places."""
     own = (default_place(settings),) if name == DEFAULT_INDEX else bound_places(name, indexes)
     return (*own, *extra_places(settings))
 
@@ -104,16 +104,16 @@ def url_path(url: str) -> Path:
 
 
 def as_url(text: str) -> str:
-    """Return a pip setting's path or URL as a URL."""
+    """Return a path or URL from a pip setting as a URL."""
     return text if "://" in text or text.startswith("file:") else Path(text).expanduser().absolute().as_uri()
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A file that a place lists; its version is a valid one. `sha256` is "" and `size` 0 where the place has none.
+    """A file that a place lists, with a valid version. `sha256` is "" and `size` 0 if the place does not have them.
 
-    `uploaded` is the day of its upload in UTC (ISO), "" where the place has no times; `yanked` is the reason ("" when
-    none is given), None for a file that was not yanked.
+    `uploaded` is the date of its upload in UTC (ISO), or "". `yanked` is the reason (may be ""), or None for a file
+    that was not yanked.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Listed:
 
 
 def list_files(place: Place, project: str, session: requests.Session, timeout: float) -> tuple[Listed, ...]:
-    """Return what `place` lists of `project`. Raises what requests and pypi_simple raise; see `ask`."""
+    """Return the files of `project` that `place` lists. Raises the errors of requests and pypi_simple (see `ask`)."""
     folder = place.folder
     if place.links:
         wanted = canonicalize_name(project)
@@ -142,19 +142,19 @@ def list_files(place: Place, project: str, session: requests.Session, timeout: f
         packages = ProjectPage.from_html(project, page.read_bytes(), page.as_uri()).packages
     else:
         packages = PyPISimple(place.url, session=session).get_project_page(project, timeout=timeout).packages
-    # Old files may have versions that PEP 440 does not know.
+    # Old files may have versions that PEP 440 does not allow.
     return tuple(_listed(package, place) for package in packages if is_version(package.version or ""))
 
 
 def _links(place: Place, project: str, session: requests.Session, timeout: float) -> list[DistributionPackage]:
-    """Return the files of a find-links place: those of a folder that may be the project's, or all links of a page."""
+    """Return the files of a find-links place: files in a folder whose name fits the project, or all links of a page."""
     folder = place.folder
     if folder is None:
         response = session.get(place.url, timeout=timeout)
         response.raise_for_status()
         return ProjectPage.from_html("", response.content, response.url).packages
     if folder.is_dir():
-        # Only files that may be the project's: to parse all names of a large folder for each package would take long.
+        # Parsing all file names of a large folder for each package would be slow.
         mine = (path for path in sorted(folder.iterdir()) if canonicalize_name(path.name).startswith(project))
         page = "".join(f'<a href="{path.as_uri()}">{html.escape(path.name)}</a>' for path in mine if path.is_file())
         return ProjectPage.from_html("", page).packages
@@ -183,7 +183,7 @@ def _listed(package: DistributionPackage, place: Place) -> Listed:
 
 @dataclass(frozen=True)
 class Answer:
-    """What `place` answered about `project`."""
+    """The answer of `place` about `project`."""
 
     place: Place
     project: str
@@ -193,12 +193,12 @@ class Answer:
 
     @property
     def reached(self) -> bool:
-        """Whether an index answered at all; it may still not have the project."""
+        """Whether the place answered. It may not have the project."""
         return self.state in (State.OK, State.EMPTY, State.NOT_FOUND)
 
     @property
     def dated(self) -> bool:
-        """Whether a date bound can be applied to what the place lists."""
+        """Whether the files have upload dates, so that a date bound can be applied."""
         return any(file.uploaded for file in self.files)
 
     def __str__(self) -> str:
@@ -206,13 +206,13 @@ class Answer:
 
 
 def sha256_of(file: Listed, cache: Path) -> str:
-    """Return the SHA-256 of a file: what its place lists, else that of the file on this disk; "" without both."""
+    """Return the SHA-256 of a file, from its place or computed from a local file; "" if it is not known."""
     path = url_path(file.url) if file.url.startswith("file:") else None
     return file.sha256 or (local_sha256(path, cache) if path and path.is_file() else "")
 
 
 def ask(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
-    """Ask one place for one project; trouble is part of the answer. `timeout` (seconds) is for each wait."""
+    """Query one place for one project. Errors are part of the answer. `timeout` (seconds) is for each wait."""
     try:
         files = list_files(place, project, session, timeout)
     except NoSuchProjectError:
@@ -223,14 +223,14 @@ def ask(place: Place, project: str, session: requests.Session, timeout: float) -
 
 
 def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float = 5.0) -> tuple[Answer, ...]:
-    """Ask every (place, project) at once; all answers are there after `timeout` seconds, late ones as time-outs."""
+    """Query every (place, project) at the same time. After `timeout` seconds, missing answers become time-outs."""
     session = HostSession(settings)
     futures = [begin(partial(_ask_again, *question, session, timeout)) for question in questions]
     done, _late = wait(futures, timeout)
     answers = []
     for future, (place, project) in zip(futures, questions, strict=True):
         answer = future.result() if future in done else None
-        if answer is None or answer.state is State.TIMEOUT:  # the request's own time-out may come first
+        if answer is None or answer.state is State.TIMEOUT:  # the request may time out first
             proxy = session.proxy_words(place.url)
             detail = f"no answer within {timeout:g} s" + (f" through {proxy}" if proxy else "")
             answer = Answer(place, project, State.TIMEOUT, detail)
@@ -239,7 +239,7 @@ def ask_all(questions: Sequence[tuple[Place, str]], settings: PipSettings, timeo
 
 
 def _ask_again(place: Place, project: str, session: requests.Session, timeout: float) -> Answer:
-    """Ask, and retry while time is left and the trouble may be temporary."""
+    """Query, and retry temporary errors while time is left."""
     answer = Answer(place, project, State.OTHER)
     with suppress(PassingError):
         for attempt in retrying(longest=timeout):
@@ -251,10 +251,10 @@ def _ask_again(place: Place, project: str, session: requests.Session, timeout: f
 
 
 class Asked:
-    """The answers of places, kept for one run: its locks ask the same questions.
+    """Caches the answers of places for one run, because its locks send the same queries.
 
-    Several threads may use it: the second one waits for the answers of the first. A place that was not reached is not
-    asked again.
+    Several threads may use it; a second one waits for the answers of the first. A place that was not reached is not
+    queried again.
     """
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class Asked:
         self._one_at_a_time = threading.Lock()
 
     def ask(self, questions: Sequence[tuple[Place, str]], settings: PipSettings, timeout: float) -> tuple[Answer, ...]:
-        """Answer as `ask_all` does, asking only what was not asked before."""
+        """Return the same as `ask_all`, but send only new queries."""
         with self._one_at_a_time:
             new = [q for q in dict.fromkeys(questions) if q not in self._answers and q[0] not in self._lost]
             self._answers.update(zip(new, ask_all(new, settings, timeout) if new else (), strict=True))

@@ -1,14 +1,13 @@
-"""Resolve a request into a lock with `uv pip compile`, for the target's Python and platform, from any host.
+"""Resolves a request into a lock with `uv pip compile`, for the target's Python and platform, on any host.
 
-A lock should depend as little as possible on the host that makes it, so each place serves certain packages:
+A lock should depend as little as possible on the host that makes it. So each place serves only certain packages:
 
 - A bound package (torch → pytorch-cpu) comes from its index or the host's own files; see `cannery.lock.io.bound`.
-- Everything else comes from the main index of the host's pip settings. Extra indexes and find-links serve only packages
-  that the main index does not have at all: they come after it, and uv takes the first index that knows a name
-  (`first-index`). pip would merge their versions, and a host with stale copies on its disk would lock another set.
-- The date bound applies to every index that gives upload times. uv would ignore files without a time (folders, plain
-  HTML), so extra places and bound indexes of that kind are used without the bound. A main index of that kind is an
-  error.
+- Everything else comes from the main index in the host's pip settings. Extra indexes and find-links only serve packages
+  that the main index does not have, because uv uses the first index that has a name (`first-index`). pip would merge
+  their versions, so a host with old copies on its disk would lock another set.
+- The date bound applies to every index with upload times. uv ignores files without a time (folders, plain HTML), so
+  extra places and bound indexes of that kind are used without the bound. A main index of that kind is an error.
 """
 
 from __future__ import annotations
@@ -58,21 +57,21 @@ if TYPE_CHECKING:
     from cannery.lock.uv import Resolved, ResolvedFile
     from cannery.util.io.pip_settings import PipSettings
 
-    # Resolves a request within so many seconds: name → version, None where nothing works. Raises `NetworkError` where
-    # an index or this host fails.
+    # Resolves a request within the given seconds and returns {name: version}, or None if nothing works. Raises
+    # `NetworkError` if an index or this host fails.
     Attempt = Callable[[LockRequest, float], Mapping[str, str] | None]
 
 HINT = "see `pip config list` for where it is named"
-# A resolution takes seconds; one that takes this long (seconds) hangs.
+# The time limit of a resolution in seconds. It usually takes a few seconds.
 LONGEST = 600.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a resolution depends on: the request, the catalog's indexes by name, and the host.
+    """The inputs of a resolution: the request, the catalog's indexes by name, and the host's settings.
 
-    `env` is the environment of the process, `cache` Cannery's cache folder. The locks of one run may share `asked`: no
-    index is then asked twice.
+    `env` is the environment of the process, `cache` is Cannery's cache folder. The locks of one run may share `asked`,
+    so that no index is queried twice.
     """
 
     request: LockRequest
@@ -84,12 +83,12 @@ class Job:
 
     @property
     def where(self) -> str:
-        """What is resolved, for messages."""
+        """The request, for messages."""
         return f"profile {self.request.profile}, Python {self.request.python}, {self.request.arch}"
 
 
 class UnsolvedError(FindingsError):
-    """uv finds no set of versions; `stderr` is its explanation, without secrets."""
+    """uv found no set of versions. `stderr` is its explanation, without secrets."""
 
     def __init__(self, stderr: str, job: Job) -> None:
         super().__init__(f"no set of versions works\n{explain(stderr, job.request.profile)}", where=job.where)
@@ -97,7 +96,7 @@ class UnsolvedError(FindingsError):
 
 
 class Resolver:
-    """One resolution, in a folder of its own, within `longest` seconds. `log` gets all output of uv."""
+    """One resolution in `folder`, limited to `longest` seconds. `log` gets all output of uv."""
 
     def __init__(self, job: Job, folder: Path, longest: float = LONGEST) -> None:
         self.job = job
@@ -105,13 +104,13 @@ class Resolver:
         self.folder = folder
         self.longest = longest
         self.log: list[str] = []
-        # Who asked for what, by name; the places that uv is given, and its environment.
+        # Set by `choose`: {name: (version, who requires it)}, the places that uv uses, and its environment.
         self.via: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.places: tuple[Place, ...] = ()
         self.env: dict[str, str] = {}
 
     def resolve(self) -> Lock:
-        """Return the lock. Raises `UnsolvedError`, `NoFileError` and what the module's `resolve` raises."""
+        """Return the lock. Raises `UnsolvedError`, `NoFileError`, and the errors of the module's `resolve`."""
         sources = {source.package: source for source in self.choose()}
         packages = self._locked(sources)
         request = self.request
@@ -126,12 +125,12 @@ class Resolver:
         )
 
     def choose(self) -> list[Source]:
-        """Let uv choose versions (`via`). Do it again where a bound package came in that was not asked about before."""
+        """Let uv choose the versions (`via`). Repeat if its answer has bound packages that were not queried yet."""
         bindings = dict(self.request.bindings)
         direct = direct_names(self.request)
         names = sorted(direct & {*bindings})
-        # uv forgets a package's index when the package is overridden, as a forced pin is. An index that is not explicit
-        # comes before the shared ones, so the package still comes from it.
+        # uv ignores the index of an overridden package, such as a forced pin. Its index is then not explicit: it comes
+        # before the shared ones, so the package still comes from it.
         free = {package_name(text) for text in self.request.overrides}
         while True:
             shared, sources = self._places(names)
@@ -152,9 +151,12 @@ class Resolver:
             names = sorted({*names, *late})
 
     def _places(self, names: Sequence[str]) -> tuple[list[tuple[UvIndex, Place]], list[Source]]:
-        """Ask every index that matters, at once, and return which serves what; raise `NetworkError` for dead ones."""
+        """Query all indexes at the same time, and return the shared indexes and the sources of bound packages.
+
+        Raises `NetworkError` if an index is not reached, and `NoFileError` if one has no file for the target.
+        """
         request, settings = self.request, self.job.settings
-        # Two packages of the request, and pip, which every mirror of packages has.
+        # Two packages of the request, and pip, which every mirror has.
         usual = (*sorted({package_name(text) for text in request.requirements} - {*names, "pip"})[:2], "pip")
         places = places_of(DEFAULT_INDEX, self.job.indexes, settings)
         questions = [(place, project) for place in places for project in usual]
@@ -186,10 +188,10 @@ class Resolver:
         return shared, [*sources, *known_sources(request, self.folder / "sources")]
 
     def run(self, *options: str) -> str:
-        """Run uv with `options` beside the usual ones, and return its output.
+        """Run uv with further `options`, and return its output.
 
-        Raises `UnsolvedError` when no set works, `NetworkError` when an index fails or uv takes too long, `UnableError`
-        when this host cannot run it (disk, rights, memory) or uv fails in another way.
+        Raises `UnsolvedError` if no set works, `NetworkError` if an index fails or uv takes too long, and `UnableError`
+        if this host cannot run it (disk, permissions, memory) or uv fails in another way.
         """
         import uv  # noqa: PLC0415 - only where uv runs
 
@@ -211,7 +213,7 @@ class Resolver:
         return done.stdout
 
     def _error(self, status: int, stderr: str) -> CanneryError:
-        """Return the error of a failed run; `stderr` is without secrets, `status` of a signal is negative."""
+        """Return the error of a failed run. `stderr` has no secrets; a negative `status` is a signal."""
         text = explain(stderr, self.job.request.profile)
         if status < 0:
             hint = "make room in memory, then run the same command again" if -status == SIGKILL else ""
@@ -232,10 +234,9 @@ class Resolver:
         return NetworkError(f"{place or 'an index'} failed{through}\n{text}", where=self.job.where, hint=hint)
 
     def _locked(self, sources: Mapping[str, Source]) -> Iterator[LockedPackage]:
-        """Yield the package of the lock for each that uv chose: the one file that will be installed, and who asked.
+        """Yield the packages of the lock: for each, the file to install and who requires it.
 
-        uv is run again for the files, with everything in its cache. Sources that come from git are no packages of the
-        lock.
+        uv is run again for the files, from its cache. Sources from git are not packages of the lock.
         """
         self.run("--format", "pylock.toml", "--output-file", "pylock.toml")
         try:
@@ -268,7 +269,7 @@ class Resolver:
 
 
 def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
-    """Return the file that will be installed: the best wheel for the target, or the sdist where no wheel fits."""
+    """Return the file to install: the best wheel for the target, or the sdist if no wheel fits."""
     file = best_wheel(package.wheels, job.request.python, job.request.arch) or package.sdist
     if file is None:
         raise FindingsError(
@@ -280,7 +281,7 @@ def _chosen_file(package: Resolved, job: Job) -> ResolvedFile:
 
 
 def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
-    """Raise `NetworkError` when the main index, which was reached, cannot be locked from."""
+    """Raise `NetworkError` if the main index was reached but cannot be used for a lock."""
     place = answers[0].place
     if not any(answer.state is State.OK for answer in answers):
         asked = ", ".join(answer.project for answer in answers)
@@ -295,10 +296,10 @@ def _check_main(answers: Sequence[Answer], exclude_newer: str) -> None:
 
 
 def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
-    """Return the host's place as uv's index; the first one is the main index."""
-    # A plain HTML index or folder has no times. Of an index without these projects it is not known.
+    """Return a place of the host as an index for uv. Number 0 is the main index."""
+    # A plain HTML index or folder has no upload times.
     dated = any(answer.dated for answer in answers)
-    # Plain http is a server of the user's own: near, and its content may change at any time.
+    # A server with plain http is usually local, and its content may change at any time, so it is not cached.
     kept = place.url.startswith("https:") and not place.links
     name = f"extra-{number}" if number else DEFAULT_INDEX
     return UvIndex(name, without_credentials(place.url), place.links, dated=dated, kept=kept)
@@ -307,16 +308,16 @@ def _shared(number: int, place: Place, answers: Sequence[Answer]) -> UvIndex:
 def resolve(
     job: Job, log: Path, explain_to_user: Callable[[UnsolvedError | NoFileError, Job, Attempt], CanneryError]
 ) -> Lock:
-    """Return the lock that answers `job.request`; the same request on the same indexes gives the same lock.
+    """Return the lock for `job.request`. The same request with the same indexes gives the same lock.
 
-    `log` is the file for uv's whole output. `explain_to_user` turns the error of a resolution into the one that a user
-    sees; its last argument resolves another request within so many seconds.
+    `log` is the file for the output of uv. `explain_to_user` turns the error of a resolution into the error that the
+    user sees; its last argument resolves another request within the given seconds.
 
-    Raises `FindingsError` when no set of versions works, `NetworkError` naming every index that fails, `UsageError` for
-    an index that the catalog does not have, and what `Resolver.run` raises. Where a bound index is not reached, its
-    packages are incomplete instead, and the lock records that.
+    Raises `FindingsError` if no set of versions works, `NetworkError` with every index that fails, `UsageError` for an
+    index that is not in the catalog, and the errors of `Resolver.run`. If a bound index is not reached, the lock has
+    its packages as incomplete.
     """
-    home = job.cache / "locks"  # `clean locks` removes what a killed run leaves there
+    home = job.cache / "locks"  # `clean locks` removes the remains of killed runs
     job.cache.mkdir(parents=True, exist_ok=True)  # before `home`, so that an error names the cache
     home.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=home) as name:

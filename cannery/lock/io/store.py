@@ -1,8 +1,7 @@
 """Lock files: the committed ones in images/locks, and those of ad-hoc pins in the cache.
 
-For a build, the hashes that an incomplete lock is missing are taken from their indexes. That changes no version, and no
-file of images/locks: only `lock` writes those. The hashes are kept in the cache, so that verify and push, which come
-later, know the same files.
+A build takes the missing hashes of an incomplete lock from the indexes. This changes no version and no file in
+images/locks, which only `lock` writes. The hashes are cached, so that a later verify or push uses the same files.
 """
 
 from __future__ import annotations
@@ -45,12 +44,13 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
     from cannery.vocab import Arch
 
-    # Makes the error that a user sees: of what failed, its job, the catalog, the recipe, and a way to try other sets.
+    # Returns the error that a user sees, from the error, its job, the catalog, the recipe, and a function that tries
+    # other sets.
     Explain = Callable[[UnsolvedError | NoFileError, Job, Catalog, Recipe | None, Attempt], CanneryError]
 
-# The code of the finding that a lock is missing or cannot be used.
+# The code of the finding for a lock that is missing or cannot be used.
 LOCK = "lock"
-# Problems that a message names; one wrong header alone can bring a hundred.
+# The most problems that a message names; one wrong header can cause a hundred.
 SHOWN = 3
 
 
@@ -58,9 +58,9 @@ SHOWN = 3
 class LockStore:
     """Where lock files are, and what is needed to make one.
 
-    `root` is the folder that has images/, `own` the user's folder that is laid over it. Locks are written to `locks`;
-    one that is not in it is read from images/locks. `cache` is Cannery's cache folder, `arch` that of this host, `env`
-    the process's environment. `say` prints a line for the user, `settings` returns the host's pip settings, `explain`
+    `root` is the folder with images/, `own` is the user's folder over it. Locks are written to `locks`, and are read
+    from there or else from images/locks. `cache` is Cannery's cache folder, `arch` is that of this host, `env` is the
+    environment of the process. `say` prints a line for the user, `settings` returns the host's pip settings, `explain`
     explains a failed lock.
     """
 
@@ -75,14 +75,14 @@ class LockStore:
     own: Path | None = None
 
     def shown(self, path: Path) -> Path:
-        """Return how a path is printed: relative to the working folder or the checkout when it is there."""
+        """Return a path for messages: relative to the working directory or the checkout, if it is inside."""
         homes = (self.root, Path.cwd() if self.own else self.locks.parent)
         return next((shown_path(path, home) for home in homes if path.is_relative_to(home)), path)
 
 
 @dataclass(frozen=True)
 class LockSet:
-    """The locks of a recipe that can be used, the build tools' lock, and an error for each that cannot be used."""
+    """The usable locks of a recipe, the lock of the build tools, and an error for each lock that cannot be used."""
 
     locks: Mapping[Arch, Lock]
     tools: Lock | None
@@ -90,7 +90,7 @@ class LockSet:
 
 
 def lock_path(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:
-    """Return where the lock of `request` is read: where `lock_target` says, or else among the locks of images/."""
+    """Return the file from which the lock of `request` is read: `lock_target`, or else the one in images/locks."""
     target = lock_target(store, request, standard=standard)
     if not standard or target.is_file():
         return target
@@ -99,7 +99,7 @@ def lock_path(store: LockStore, request: LockRequest, *, standard: bool = True) 
 
 
 def lock_target(store: LockStore, request: LockRequest, *, standard: bool = True) -> Path:
-    """Return where the lock of `request` is written: in the folder of locks, or by digest in the cache when ad hoc."""
+    """Return the file to which the lock of `request` is written. Ad-hoc locks are in the cache, named by digest."""
     if not standard:
         return store.cache / "locks" / f"{request.profile}-{request.digest[:16]}-{request.arch}.txt"
     parts = filter(None, (f"py{request.python}", request.arch, request.variant))
@@ -107,7 +107,7 @@ def lock_target(store: LockStore, request: LockRequest, *, standard: bool = True
 
 
 def read_lock(store: LockStore, path: Path) -> Lock | None:
-    """Return the lock at `path`, or None when there is none. Raises `UsageError` for a file that is no lock."""
+    """Return the lock at `path`, or None if there is no file. Raises `UsageError` for a file that is not a lock."""
     if not path.is_file():
         return None
     name = _shown(store, path)
@@ -119,7 +119,7 @@ def read_lock(store: LockStore, path: Path) -> Lock | None:
 
 
 def present_lock(store: LockStore, path: Path) -> Lock | None:
-    """Return the lock at `path`, stale or not; None when there is none, or when the file is no lock."""
+    """Return the lock at `path`, even if it is stale; None if there is no file, or if it is not a lock."""
     try:
         return read_lock(store, path)
     except UsageError:
@@ -132,7 +132,7 @@ def _shown(store: LockStore, path: Path) -> str:
 
 
 def write_lock(store: LockStore, path: Path, lock: Lock) -> bool:
-    """Write a lock; return whether the file changed. Raises `UnableError` when it cannot be written."""
+    """Write a lock and return whether the file changed. Raises `UnableError` if it cannot be written."""
     target = Path(os.path.realpath(path))  # a symbolic link is kept
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
@@ -149,15 +149,15 @@ def resolve_lock(
     recipe: Recipe | None = None,
     asked: Asked | None = None,
 ) -> Lock:
-    """Resolve `request`; write nothing but the resolver's output to a log.
+    """Resolve `request` and return the lock. Only the log of the resolver is written.
 
-    `recipe` is what the request was made from, for sets near it when it cannot be met. The locks of one run may share
-    `asked`, so that no index is asked twice.
-    Raises what `cannery.lock.io.resolve` raises, `FindingsError` for an answer that does not answer `request`,
-    `UnableError` when the cache cannot be written.
+    `recipe` is the recipe of the request; it is used to suggest sets that work. The locks of one run may share `asked`,
+    so that no index is queried twice.
+    Raises the errors of `cannery.lock.io.resolve`, `FindingsError` for a lock that does not meet `request`, and
+    `UnableError` if the cache cannot be written.
     """
     place = f"profile {request.profile}, Python {request.python}, {request.arch}"
-    from cannery.lock.io import indexes, resolve  # noqa: PLC0415 - network libraries, which a current lock spares
+    from cannery.lock.io import indexes, resolve  # noqa: PLC0415 - network libraries, not needed with a current lock
 
     log = store.cache / "log" / f"lock-{request.profile}-py{request.python}-{request.arch}.log"
     cache = store.cache.absolute()
@@ -183,7 +183,7 @@ def _first(problems: Sequence[str]) -> str:
 
 
 def bind(store: LockStore, catalog: Catalog, name: str, options: Options) -> Recipe:
-    """Select the recipe; ad-hoc pins may name any package that the profile's committed locks hold."""
+    """Select the recipe. Ad-hoc pins may name any package in the profile's committed lock."""
     if not options.pins:
         return select(catalog, name, options, store.arch)
     plain = select(catalog, name, replace(options, pins=()), store.arch)
@@ -192,7 +192,7 @@ def bind(store: LockStore, catalog: Catalog, name: str, options: Options) -> Rec
 
 
 def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: str) -> Lock:
-    """Return the committed lock of `request`; raise `FindingsError` when it is missing or does not answer it."""
+    """Return the committed lock of `request`. Raises `FindingsError` if it is missing or does not meet the request."""
     path = lock_path(store, request)
     lock = read_lock(store, path)
     if lock is None:
@@ -206,17 +206,16 @@ def _committed(store: LockStore, catalog: Catalog, request: LockRequest, hint: s
 
 
 def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch) -> Lock:
-    """Return the lock of `recipe` for `arch`: the committed one, or one resolved now for an ad-hoc set.
+    """Return the lock of `recipe` for `arch`: the committed lock, or a new one for an ad-hoc set.
 
-    Raises `FindingsError` when the committed lock is missing, was made from other inputs or holds what was not asked,
-    and what `resolve_lock` raises.
+    Raises `FindingsError` if the committed lock is missing, stale or edited, and the errors of `resolve_lock`.
     """
     recipe = with_arch(recipe, arch)
     request = lock_request(recipe)
     if recipe.is_standard:
         return _committed(store, catalog, request, f"build.py lock {recipe.name}{_python_option(recipe)}")
     path = lock_path(store, request, standard=False)
-    # Another CANN may have the same request as the profile's own. A lock in the cache that does not answer is replaced.
+    # The request for another CANN may equal the committed one. A cached lock that does not meet it is replaced.
     for place in (lock_path(store, request), path):
         lock = present_lock(store, place)
         if lock is not None and not lock_problems(lock, request, frozenset(catalog.indexes)):
@@ -228,17 +227,16 @@ def current_lock(store: LockStore, catalog: Catalog, recipe: Recipe, arch: Arch)
 
 
 def _python_option(recipe: Recipe) -> str:
-    """Return the option for a Python that is not the profile's, for a command that makes locks."""
+    """Return the option of `lock` for a Python that is not the profile's, or ""."""
     target, own = recipe.target, recipe.profile.target
     return "" if target.python in (own.python, *own.pythons) else f" --python {target.python}"
 
 
 def read_locks(store: LockStore, catalog: Catalog, recipe: Recipe) -> LockSet:
-    """Read every lock that a plan of `recipe` needs: those of its arches, and the build tools' for this host.
+    """Read every lock that a plan of `recipe` needs: those of its arches, and the lock of the build tools.
 
-    For an ad-hoc set only the lock of the target's arch is made: the others would be resolved only to be checked.
-    Raises `UsageError` for a file that is no lock, and for an ad-hoc set what `resolve_lock` raises, except
-    `FindingsError`.
+    For an ad-hoc set, only the lock of the target's arch is made. Raises `UsageError` for a file that is not a lock,
+    and for an ad-hoc set the errors of `resolve_lock`, except `FindingsError`.
     """
     locks: dict[Arch, Lock] = {}
     tools: Lock | None = None
@@ -264,7 +262,7 @@ def _finding(error: FindingsError) -> Finding:
 
 
 def all_locks(store: LockStore, catalog: Catalog, recipe: Recipe, known: Mapping[Arch, Lock]) -> dict[Arch, Lock]:
-    """Return the locks of every arch of the profile, and of the recipe's own: `known`, else as `current_lock`."""
+    """Return the locks of every arch of the profile, and of the recipe's arch: from `known` or `current_lock`."""
     return {arch: known.get(arch) or current_lock(store, catalog, recipe, arch) for arch in _arches(recipe)}
 
 
@@ -273,27 +271,27 @@ def _arches(recipe: Recipe) -> tuple[Arch, ...]:
 
 
 def tools_lock(store: LockStore, catalog: Catalog, python: str, hint: str = "build.py lock") -> Lock:
-    """Return the lock of the build tools for this host's arch. Raises as `current_lock` does."""
+    """Return the lock of the build tools for this host's arch. Raises like `current_lock`."""
     return _committed(store, catalog, tools_request(catalog, python, store.arch), hint)
 
 
 def with_kept_files(lock: Lock, catalog: Catalog, cache: Path) -> Lock:
-    """Return `lock` with what is known without the network: published hashes, and what an earlier build has found."""
+    """Return `lock` with the hashes that an earlier build has cached, or with published hashes."""
     if lock.complete:
         return lock
     path = _kept(lock, cache)
     try:
         return parse_lock(path.read_text(encoding="utf-8"), path.name)
-    except (OSError, ValueError, UsageError):  # none, or damaged: as if there were none
+    except (OSError, ValueError, UsageError):  # no file, or a damaged one
         return with_published(lock, catalog.hashes)
 
 
 def with_found_files(
     lock: Lock, catalog: Catalog, settings: Callable[[], PipSettings], cache: Path, say: Callable[[str], None]
 ) -> tuple[Lock, tuple[Answer, ...]]:
-    """Return `lock` with the files of its indexes and of the user's own folders, as far as they answer; report them.
+    """Return `lock` completed from its indexes and the user's folders, and the answers of all places.
 
-    Also return what each place answered. `lock` is what `with_kept_files` returned.
+    Prints each hash that was found. `lock` is the result of `with_kept_files`.
     """
     missing = missing_packages(lock)
     if not missing:
@@ -309,7 +307,7 @@ def with_found_files(
     asked = [(place, p.name) for p in missing for place in places_of(p.index, catalog.indexes, pip)]
     answers = ask_all(asked, pip, PROBE)
     found: dict[str, LockedPackage] = {}
-    # Of each package the best file of the first place that has one with a hash.
+    # For each package, the best file of the first place that has one with a hash.
     for package, answer in ((package, answer) for package in missing for answer in answers):
         if answer.project != package.name or package.name in found:
             continue
@@ -327,7 +325,7 @@ def with_found_files(
 
 
 def incomplete_error(lock: Lock, catalog: Catalog, answers: Sequence[Answer], *, locked: bool) -> CanneryError:
-    """Return the error of a build that needs hashes which are not known. With `locked` no index was asked."""
+    """Return the error of a build that needs unknown hashes. With `locked`, no index was queried."""
     missing = missing_packages(lock)
     names = ", ".join(f"{package.name} {package.version}" for package in missing)
     lines = [f"{p.name} {p.version} is published {published_at(p, catalog.indexes)}" for p in missing]
@@ -354,7 +352,7 @@ def incomplete_error(lock: Lock, catalog: Catalog, answers: Sequence[Answer], *,
 
 
 def _kept(lock: Lock, cache: Path) -> Path:
-    """Return the file for a completed lock. Its name depends on the incomplete lock."""
+    """Return the cache file of a completed lock. Its name depends on the incomplete lock."""
     names = [[p.name, p.version, p.index] for p in missing_packages(lock)]
     digest = sha256_bytes(f"{lock.inputs} {lock.python} {lock.arch} {names}".encode())
     return cache / "locks" / "complete" / f"{lock.profile}-{digest[:16]}.txt"

@@ -1,8 +1,7 @@
-"""Download the files of a lock into the wheel store (`cannery.lock.io.wheels`), with resume, retries and checks.
+"""Downloads the files of a lock into the wheel store (`cannery.lock.io.wheels`), with resume, retries and checks.
 
-Bytes that have arrived are in `<name>.part`. The file gets its name only after the size and the sha256 of the whole
-file were checked, so a part of another run or another mirror does no harm. Two runs may share a store: each file is
-downloaded under a lock of its own.
+Received bytes are in `<name>.part`. The file gets its final name only after size and sha256 were checked, so a part
+from another run or mirror does no harm. Two runs may share a store: each download holds a lock file.
 """
 
 from __future__ import annotations
@@ -38,31 +37,31 @@ if TYPE_CHECKING:
     from cannery.lock.lock import LockedPackage
     from cannery.util.io.pip_settings import Downloads, PipSettings
 
-    # Called by several threads, whenever bytes of a file have arrived: how many there are now.
+    # Called by several threads with the number of bytes of a file received so far.
     Progress = Callable[[LockedPackage, int], None]
 
-# Downloads at once.
+# Parallel downloads.
 WORKERS = 8
 # Seconds that a page of an index may take.
 PAGE = 20.0
-# Longest silence of a server in seconds; a part is resumed, so a short one costs little.
+# Seconds without data from a server. A short limit costs little, since downloads are resumed.
 SILENCE = 20.0
 # Seconds to connect.
 CONNECT = 10.0
 BLOCK = 1 << 18
-# Answers that may be temporary: too many requests, bad gateway, unavailable …
+# Status codes that may be temporary: too many requests, bad gateway, unavailable …
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class WrongFileError(Exception):
-    """The file at the URL is not the wanted one; the message is what the URL has."""
+    """The URL has another file. The message is its hash or size."""
 
 
 @dataclass
 class Download:
-    """One file to bring to `path`: its sha256 (hex) and size in bytes, the session, and the event that ends it early.
+    """One file to download to `path`: its sha256 (hex), its size in bytes, the session, and an event that stops it.
 
-    `progress` gets the number of bytes that have arrived.
+    `progress` gets the number of bytes received so far.
     """
 
     path: Path
@@ -74,14 +73,14 @@ class Download:
 
     @property
     def part(self) -> Path:
-        """The file of the bytes that have arrived."""
+        """The file with the received bytes."""
         return self.path.with_name(self.path.name + ".part")
 
     def fetch(self, url: str) -> None:
-        """Download the file; temporary trouble is retried.
+        """Download the file, and retry temporary errors.
 
-        Raises `WrongFileError`, `NetworkError`, `PassingError`; `StoppedError` when `stop` is set, `OSError` when
-        the file cannot be written.
+        Raises `WrongFileError`, `NetworkError`, `PassingError`, `StoppedError` if `stop` is set, and `OSError` if the
+        file cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         retrying(self._sleep)(self._try, url)
@@ -98,12 +97,12 @@ class Download:
             self.part.replace(self.path)
             return
         self.part.unlink(missing_ok=True)
-        if resumed:  # the part may have been of another file: try again from the start
+        if resumed:  # the part may be from another file: try again from the start
             raise PassingError("the part of an earlier download does not fit the rest")
         raise WrongFileError(found)
 
     def _receive(self, url: str) -> str:
-        """Append what is missing to the part; return the sha256 of the whole file, or what is wrong with its size."""
+        """Append the missing bytes to the part. Return the sha256 of the file, or what is wrong with its size."""
         with self.part.open("ab") as part:
             if part.tell() > self.size:
                 part.truncate(0)
@@ -122,11 +121,11 @@ class Download:
         return f"sha256:{sha256_file(self.part)}" if have == self.size else f"{have} bytes instead of {self.size}"
 
     def _blocks(self, url: str, start: int) -> Iterator[bytes]:
-        """Yield the blocks of the file from byte `start` on. Delete the part where the server cannot resume it."""
+        """Yield the blocks of the file from byte `start`. Deletes the part if the server cannot resume it."""
         if url.startswith("file:"):
             yield from _file_blocks(url_path(url), start)
             return
-        # Without compression on the way, so that the bytes can be counted.
+        # Without compression, so that the bytes can be counted.
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
         waits = (min(SILENCE, CONNECT), SILENCE)
         try:
@@ -162,14 +161,14 @@ def _file_blocks(path: Path, start: int) -> Iterator[bytes]:
 
 
 def remote_size(url: str, session: requests.Session, timeout: float) -> int:
-    """Return the bytes of a file whose index gives no size. Raises `NetworkError` when nothing does."""
+    """Return the size of a file if its index does not list it. Raises `NetworkError` if the server does not send it."""
     try:
         if url.startswith("file:"):
             return url_path(url).stat().st_size
         response = session.head(url, timeout=timeout, allow_redirects=True, headers={"Accept-Encoding": "identity"})
         response.raise_for_status()
         return int(response.headers["Content-Length"])
-    except (OSError, KeyError, ValueError) as error:  # requests' own are OSErrors
+    except (OSError, KeyError, ValueError) as error:  # the errors of requests are OSErrors
         reason = str(error) if isinstance(error, CertificateError) else type(error).__name__
         raise NetworkError(f"{shown(url)}: its size is not known ({reason})") from error
 
@@ -184,14 +183,14 @@ class _Fetcher:
     say: Callable[[str], None]
 
     def fetch(self, package: LockedPackage, progress: Progress) -> None:
-        """Bring one file into the store, under the lock of its hash."""
+        """Download one file into the store, while holding the lock file of its hash."""
         path = self.cache / "wheels" / ".locks" / f"{package.sha256}.lock"
         with held(path, lambda: None, self.stop):
             if not is_there(package, self.cache):
                 self._fetch_locked(package, progress)
 
     def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
-        """Take the file from the first place that has it. A size that is not known is asked for."""
+        """Download the file from the first place that has it. If the size is not known, the server is asked for it."""
         wrong: list[str] = []
         reasons: list[str] = []
         what = f"{package.name} {package.version}: {package.file}"
@@ -226,8 +225,8 @@ class _Fetcher:
         )
 
     def _candidates(self, package: LockedPackage, reasons: list[str]) -> Iterator[Listed]:
-        """Yield files of that name, local ones first; a place is asked only when those before it have no right one."""
-        folders: list[str] = []  # that a folder has no such file is usual, and not reported where a later place has it
+        """Yield files of that name, local ones first. A place is only queried if the places before it have no match."""
+        folders: list[str] = []  # folders without the file: reported only if no other place has it
         places = places_of(package.index, self.indexes, self.settings)
         for place in sorted(places, key=lambda place: place.folder is None):
             answer = ask(place, package.name, self.session, PAGE)
@@ -247,13 +246,12 @@ def fetch(
     downloads: Downloads,
     progress: Progress,
 ) -> dict[str, Path]:
-    """Return {name: file} of every package, after downloading those that are not in the store, the largest first.
+    """Return {name: file} of every package. Files that are not in the store are downloaded, the largest first.
 
-    A few threads download them. A line is printed for a file that comes from another place than the first.
-    Raises `FindingsError` for an incomplete package or a file with another hash than the lock's, `NetworkError` when no
-    index has a file any more or none answers, `UnableError` when the store cannot be written; the message names the
-    package, the file and every place that was asked. An interrupted run leaves `.part` files, which the next one
-    resumes.
+    A line is printed for a file that does not come from the first place. An interrupted run leaves `.part` files, and
+    the next run resumes them. Raises `FindingsError` for an incomplete package or a file with another hash than in the
+    lock, `NetworkError` if no index has a file or none answers, and `UnableError` if the store cannot be written. The
+    message names the package, the file and every place that was queried.
     """
     incomplete = [f"{p.name} {p.version} (index {p.index})" for p in packages if not p.complete]
     if incomplete:
@@ -276,8 +274,8 @@ def fetch(
                 return
             fetcher.fetch(package, progress)
 
-    # The first error, or an interrupt, stops the rest. An interrupt must not wait for a read from a silent server, so
-    # the threads are not an executor's.
+    # The first error or an interrupt stops all downloads. An executor would wait for reads from a silent server, so
+    # plain threads are used.
     threads = [begin(work) for _ in range(min(WORKERS, len(todo)))]
     try:
         for thread in as_completed(threads):

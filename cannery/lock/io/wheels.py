@@ -1,7 +1,7 @@
-"""The wheel store: every file of a lock on this host, by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
+"""The wheel store: the files of locks on this host, by hash: `<cache>/wheels/<sha[:2]>/<sha>/<file name>`.
 
-A file gets that name only after its size and sha256 were checked, so a file of the right size is used as it is, without
-the network. The libraries for downloads are imported only where a file is missing.
+A file gets that name only after its size and sha256 were checked, so a file of the right size is used without the
+network. The libraries for downloads are only imported if a file is missing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ BEAT = 5.0
 
 
 def wheel_metadata(archive: ZipFile) -> str:
-    """Return the METADATA of a wheel, and not that of a package which is vendored in it.
-
-    Raises `BadZipFile` where it has none.
-    """
+    """Return the METADATA of a wheel, and not that of a vendored package. Raises `BadZipFile` if it is missing."""
     for name in archive.namelist():
         if name.endswith(".dist-info/METADATA") and name.count("/") == 1:
             return archive.read(name).decode(errors="replace")
@@ -38,12 +35,12 @@ def wheel_metadata(archive: ZipFile) -> str:
 
 
 def store_path(package: LockedPackage, cache: Path) -> Path:
-    """Return where the file of `package` is once it has been downloaded."""
+    """Return the path of the file of `package` in the store."""
     return cache / "wheels" / package.sha256[:2] / package.sha256 / package.file
 
 
 def is_there(package: LockedPackage, cache: Path) -> bool:
-    """Whether the file is in the store. Its hash was checked when it came, so only its size, if known, is checked."""
+    """Whether the file is in the store. Only its size is checked (if known): the download checked its hash."""
     try:
         size = store_path(package, cache).stat().st_size
     except OSError:
@@ -57,11 +54,11 @@ def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
 
 
 def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPackage, ...]:
-    """Hash the files of `packages` that are in the store, remove those that are not the lock's, and return them.
+    """Remove the files of `packages` in the store that do not have the lock's hash, and return their packages.
 
-    It is for use after a failed build: `is_there` trusts a file of the right size, and a disk can damage its content.
-    The next run fetches what was removed; its hard link in a rendered folder is replaced when that folder is written
-    again. Every byte is read: seconds for each GB. Raises `OSError` for a file that cannot be read or removed.
+    It is used after a failed build: `is_there` trusts a file of the right size, but a disk can damage its content. The
+    next run downloads them again, and replaces their hard links in the rendered folder. It reads every byte, which
+    takes seconds for each GB. Raises `OSError` if a file cannot be read or removed.
     """
     found = []
     for package in packages:
@@ -75,9 +72,9 @@ def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPacka
 def fetch_wheels(
     downloads: Downloads, indexes: Mapping[str, Index], packages: Sequence[LockedPackage], what: str = "wheels"
 ) -> Mapping[str, Path]:
-    """Return {name: file} of locked packages; files that are not in the store are downloaded.
+    """Return {name: file} of locked packages. Files that are not in the store are downloaded.
 
-    `indexes` are the catalog's; `what` names the files in progress lines. Raises as `cannery.lock.io.wheelhouse.fetch`.
+    `what` names the files in progress lines. Raises like `cannery.lock.io.wheelhouse.fetch`.
     """
     cache = downloads.cache
     if all(is_there(package, cache) for package in packages):
