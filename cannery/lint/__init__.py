@@ -1,5 +1,5 @@
-"""`lint-run`: finds mistakes in containers that users start by themselves.
+"""`lint-run`: finds mistakes in the users' own `docker run` commands and files.
 
-`command` reads a script's `docker run` lines, `files` reads compose files, manifests and workflows; both
-become a `Container`, which the functions in `rules` judge.
+`command` reads the `docker run` lines of a script. `files` reads compose files, Kubernetes manifests and workflows.
+Both return `Container` values, and the functions in `rules` check them.
 """

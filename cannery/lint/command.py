@@ -1,4 +1,4 @@
-"""The `docker run` lines of a shell text, and docker's options: the words up to the image as docker reads them."""
+"""Reads the `docker run` lines of a shell text, and docker's options up to the image."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAMS = frozenset({"docker", "podman", "nerdctl"})
-# First words of commands that start docker in the end: another program, a word of the shell or of a list, a variable,
-# a prompt (`$`, `root@host:~#`, `[me@host`). For any other command, docker is just an argument.
+# First words of commands that may start docker: a wrapper program, a shell keyword, a list marker, a variable, a prompt
+# (`$`, `root@host:~#`, `[me@host`). In any other command, `docker` is only an argument.
 _BEFORE = re.compile(
     r"sudo|env|exec|eval|command|nohup|time|timeout|nice|ionice|numactl|taskset|ssh|srun|mpirun|xargs|watch"
     r"|if|elif|while|until|do|then|else|RUN|run:|\W+|\d+\.|[A-Za-z_]\w*=.*|\$.*|.*[#$>%]|\[.*",
     re.DOTALL,
 )
-# Options of the client itself, before `run`, that take a value in the next word.
+# Options of the client, before `run`, whose value is the next word.
 CLIENT_VALUES = frozenset({"-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "-n", "--namespace"})
-# The program by name, by path, or by a variable that the text does not set: `$DOCKER`, `${DOCKER_CMD}`.
+# The program: a name, a path, or a variable that the text does not set (`$DOCKER`, `${DOCKER_CMD}`).
 _PROGRAM = re.compile(r"(?:.*/)?(?:docker|podman|nerdctl)|\$\{?\w*docker\w*\}?", re.IGNORECASE)
 NO_IMAGE = "no image is named"
 _RUNS = re.compile(r"\b(?:docker|podman|nerdctl)\b.*?\b(?:run|create)\b", re.DOTALL)
-# A shell's prompt for a continued line, copied along with a command.
+# The shell's prompt for a continued line, which was copied with the command.
 _PROMPT = re.compile(r"(?<=\\\n)>[ \t]+")
 _HINT = (
     "give a plain docker run line: build.py lint-run 'docker run --rm IMAGE'; "
     "a compose file: `build.py lint-run --file compose.yaml`"
 )
-# Options of docker's, podman's and nerdctl's: without a value, and with one.
+# Options of docker, podman and nerdctl: without a value, and with one.
 _SWITCHES = """
 detach disable-content-trust env-host help http-proxy init interactive no-healthcheck no-hosts oom-kill-disable
 privileged publish-all quiet read-only replace rm rmi sig-proxy tls-verify tty use-api-socket
@@ -66,13 +66,13 @@ SHORT_VALUES = {
     "w": "workdir",
 }
 _HELP = "see `docker run --help`"
-# How similar a misspelt option must be to one of docker's to be read as that one.
+# The similarity from which an unknown option is read as a misspelt docker option.
 SLIP = 0.75
 _IMAGE_NAME = re.compile(r"ima?ge?|tag", re.IGNORECASE)
 _IMAGE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)*:[\w.-]+(?:@.*)?")
-# Words that hold options in any place: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
+# Words that contain options: an array, `${MORE:-}`, `${MORE:---rm}`, the output of a command with options.
 _HOLDS_OPTIONS = re.compile(r"\$\{\w+(?:\[[@*]\]|:?-(?:-.*)?)\}$|(?:\$\(|`).*[\s\"'](?:--\w|-v\b)", re.DOTALL)
-# Code → why docker reads the word in another way than its writer means.
+# {code of a remark: reason}.
 _WHY = {
     "cut": "the shell ends the command there, and starts the next line as a command of its own",
     "option": "docker refuses the whole command, and starts nothing",
@@ -101,13 +101,13 @@ _IN_DOUBLE = re.compile(rf"\\(?P<escaped>.)|\$(?:\{{(?P<braced>\w+)\}}|(?P<bare>
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 # Words that may come before an assignment.
 _ASSIGNERS = frozenset({"export", "declare", "local", "readonly", "typeset", "do", "then", "else", "{", "}"})
-# Linux takes 2 MiB of words for a command.
+# Linux allows 2 MiB of arguments for a command.
 MOST_CHARACTERS = 1 << 21
 
 
 @dataclass(frozen=True)
 class ShellCommand:
-    """The words of one command, the line that it begins in, and the lines in it that their writer did not continue."""
+    """The words of one command, its first line, and the lines in it that are missing a backslash at the end."""
 
     words: tuple[str, ...]
     line: int
@@ -123,15 +123,15 @@ class Unread:
 
 
 class ShellText:
-    """The commands of a shell text, none of them empty, and the parts of the text that are not read.
+    """Splits a shell text into `commands`; `unread` are the parts that it cannot read.
 
-    It reads continued lines, comments, quotes, and the variables and literal arrays that the text sets once. What only
-    a shell knows stays as it is written: `$(…)`, any other variable, a guide's `<placeholder>`. Raises `UsageError`
-    where the variables make too many words of the text.
+    It reads continued lines, comments, quotes, and the variables and literal arrays that the text sets once. Parts that
+    only a shell can evaluate are kept as written: `$(…)`, any other variable, a `<placeholder>`. Raises `UsageError`
+    if the text has too many words after variables are replaced.
     """
 
     def __init__(self, text: str, known: dict[str, tuple[str, ...] | None] | None = None) -> None:
-        """Read `text`; with `known`, the values that are set (None where twice), it holds the items of an array."""
+        """Read `text`. With `known` ({variable: value, or None if it is set twice}), it is the content of an array."""
         self.commands: list[ShellCommand] = []
         self.unread: list[Unread] = []
         self.words: list[str] = []
@@ -172,7 +172,7 @@ class ShellText:
             self._add(*((text.strip('"'),) if items is None else items))
         elif kind == "variable":
             value = self._value(match, text)
-            # Outside quotes, a shell makes several words of a value with blanks, and none of an empty one.
+            # Outside quotes, a value with blanks becomes several words, and an empty value becomes none.
             self._add(*(value.split() if value != text else (text,)))
         elif kind == "double":
             self._add(_IN_DOUBLE.sub(self._in_double, text[1:-1]))
@@ -182,7 +182,7 @@ class ShellText:
             self._add(text[1:-1] if kind == "single" else text[1:] if kind == "escaped" else text)
 
     def _add(self, *texts: str) -> None:
-        """Add text to the last word, or words after it."""
+        """Append to the last word, or add new words."""
         self._room -= sum(map(len, texts))
         if self._room < 0:
             raise UsageError(
@@ -204,17 +204,17 @@ class ShellText:
         return {"\n": "", "$": "$", "`": "`", '"': '"', "\\": "\\"}.get(match["escaped"], match[0])
 
     def _set(self, name: str, value: tuple[str, ...] | None) -> None:
-        """Keep what a name is set to; what it holds is not known where it is set again."""
+        """Store the value of a variable. A variable that is set twice has no known value."""
         self._known[name] = None if name in self._known else value
 
     def _end(self) -> None:
-        """Keep the command that ends here, and what it sets where it has assignments alone."""
+        """Store the command that ends here. If it has only assignments, store their values."""
         if self.words:
             self.commands.append(ShellCommand(tuple(self.words), self._begin, tuple(self._cuts)))
             rest = [word for word in self.words if word not in _ASSIGNERS and not word.startswith("-")]
             matches = [match for word in rest if (match := _ASSIGNED.fullmatch(word))]
             for match in matches if len(matches) == len(rest) else ():
-                # A text is added to, or is the output of a command.
+                # `+=`, or the output of a command.
                 is_unsure = match[2] or re.search(r"\$\(|`", match[3])
                 self._set(match[1], None if is_unsure else (match[3],))
         self.words, self._cuts, self._goes_on = [], [], False
@@ -222,7 +222,7 @@ class ShellText:
 
 @dataclass(frozen=True)
 class RunText:
-    """The containers of a text, in order, with a remark for a line without an image; and the parts not read."""
+    """The containers of a text in order, or a remark for a line without an image, and the parts that were not read."""
 
     lines: tuple[Container | Remark, ...]
     unread: tuple[Unread, ...]
@@ -231,7 +231,7 @@ class RunText:
 def run_lines(text: str) -> RunText:
     """Return the `docker run` and `docker create` lines of a shell text.
 
-    Raises `UsageError` where there is none that names an image.
+    Raises `UsageError` if no line names an image.
     """
     shell = ShellText(_PROMPT.sub("", text))
     found: list[Container | Remark] = []
@@ -254,7 +254,7 @@ def run_lines(text: str) -> RunText:
 
 
 def _options_at(words: Sequence[str]) -> int:
-    """Return where the options of `docker [container] run|create` begin, 0 for another command."""
+    """Return the index of the first option of `docker [container] run|create`; 0 for another command."""
     number = next((n + 1 for n, word in enumerate(words) if _PROGRAM.fullmatch(word)), len(words))
     while number < len(words) and words[number].startswith("-"):
         number += 2 if words[number] in CLIENT_VALUES else 1
@@ -266,7 +266,7 @@ def _run_line(command: ShellCommand, start: int) -> Container | Remark:
     words = command.words[start:]
     options = Options(words)
     unclear = [setting.word for setting in options.settings if not setting.key]
-    if not options.rest and unclear:  # `$X --model x`: the last word that only a shell can read is the image
+    if not options.rest and unclear:  # `$X --model x`: the last unreadable word is the image
         options = Options(words, unclear[-1])
     cuts = [
         misread(
@@ -287,7 +287,7 @@ def _run_line(command: ShellCommand, start: int) -> Container | Remark:
 def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
     """Return the words from the image on, without a `docker pull` that was pasted before the image.
 
-    An image called docker is right where the container gets the engine's socket.
+    If the container gets the engine's socket, the image may really be called docker.
     """
     rest = tuple(options.rest)
     has_socket = any("docker.sock" in (setting.value or "") for setting in options.settings)
@@ -301,17 +301,17 @@ def _without_pasted(options: Options) -> tuple[Sequence[str], list[Remark]]:
 
 
 def misread(code: str, word: str, what: str, fix: str) -> Remark:
-    """Return the remark about a word that docker reads in another way than its writer means."""
+    """Return the remark about a word that docker reads in another way than intended."""
     return Remark(
         Severity.ERROR, f"run.{code}", what, _WHY.get(code, "the command does not do what it looks like"), fix, word
     )
 
 
 class Options:
-    """What the words after `run` ask for: settings, in order, and the rest, the words from the image on.
+    """The words after `run`: the settings in order, and in `rest` the words from the image on.
 
-    A setting without a key is a word that only a shell can read: it may hold any option. `misread` are remarks on words
-    that docker does not take as their writer means them. `image` is such a word that is the image.
+    A setting without a key is a word that only a shell can evaluate; it may contain any option. `misread` are remarks
+    on words that docker reads in another way than intended. `image` is such a word that is known to be the image.
     """
 
     def __init__(self, words: Sequence[str], image: str = "") -> None:
@@ -341,7 +341,7 @@ class Options:
                 return
 
     def _holds_options(self, value: str) -> bool:
-        """Whether an open word holds options, and is not the image."""
+        """Whether a word that only a shell can evaluate has options, and is not the image."""
         if not value.startswith(("$", "`")) or len(self.rest) == 1 or value == self._image:
             return False
         after = self.rest[1]
@@ -349,7 +349,7 @@ class Options:
         return bool(_HOLDS_OPTIONS.match(value) or (goes_on and not _IMAGE_NAME.search(value)))
 
     def _known(self, name: str) -> str:
-        """Return the option of that name, the nearest one where docker has none of that name."""
+        """Return the option of that name, or the nearest one if docker does not have it."""
         if name in SWITCHES | VALUES:
             return name
         what = f"docker run has no option --{name}"
@@ -358,13 +358,13 @@ class Options:
         return near[0] if near else name
 
     def _with_next(self, key: str, word: str) -> None:
-        """Add an option whose value is the next word; an unknown option has none where an option follows."""
+        """Add an option whose value is the next word. An unknown option before another option has no value."""
         has_value = bool(self.rest) and (key in VALUES or not self.rest[0].startswith("-"))
         value = self.rest.popleft() if has_value else None
         self.settings.append(Setting(key, value, word if value is None else f"{word} {value}"))
 
     def _short(self, word: str) -> None:
-        """Read short options in one word: switches, then perhaps an option whose value is the rest or the next word."""
+        """Read a word of short options: switches, then maybe an option with its value in the rest or the next word."""
         rest = word[1:].lstrip("".join(SHORT_SWITCHES))
         for letter in word[1 : len(word) - len(rest)]:
             self.settings.append(Setting(SHORT_SWITCHES[letter], None, f"-{letter}"))

@@ -1,4 +1,4 @@
-"""Reads the containers that files ask for: compose files, Kubernetes manifests, the jobs of workflows."""
+"""Reads the containers in compose files, Kubernetes manifests and the jobs of workflows."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _KEYS = {
     "supplementalGroups": "group-add",
     "fsGroup": "group-add",
 }
-# Keys that bring settings of other files.
+# Keys that add settings from other files.
 _ELSEWHERE = ("extends", "include")
 _DEFAULT = re.compile(r"\$\{\w+:?-([^}]*)\}")
-# `${{ matrix.image }}` of a workflow.
+# `${{ matrix.image }}` in a workflow.
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
-# What to do with services that are in several files.
+# The advice for services that are in several files.
 WHOLE = "docker compose config > whole.yaml writes all of it into one file: lint that"
 _HINT = "a compose file has a mapping `services:`, a manifest `apiVersion:` and `kind:`, a workflow `jobs:`"
 
 
 def containers_of(documents: Sequence[YamlDocument]) -> tuple[Container, ...]:
-    """Return the containers of documents, in order. A part of a service in another file is a setting without a key.
+    """Return the containers of documents, in order. If a service refers to another file, it has a setting without key.
 
-    Raises `UsageError` for a document of another kind, and for a service that is in two of them.
+    Raises `UsageError` for a document of another kind, and for a service that is in two documents.
     """
     services: dict[str, Container] = {}
     containers: list[Container] = []
@@ -97,7 +97,7 @@ def _services(document: YamlDocument) -> Iterator[Container]:
 
 
 def _settings(where: str, keys: Mapping[str, Any]) -> Iterator[Setting]:
-    """Give the settings of the known keys of a mapping: of a value, a list, or a list with items in their long form."""
+    """Yield the settings of the known keys of a mapping. Values, lists, and list items in long form are read."""
     for key, option in _KEYS.items():
         value = keys.get(key)
         is_list = isinstance(value, list)
@@ -109,7 +109,7 @@ def _settings(where: str, keys: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _short_form(option: str, item: Mapping[str, Any]) -> str:
-    """Return an item of a list, which is in its long form, in its short form."""
+    """Return the short form of a list item in long form."""
     source, target = _text(item.get("source", item.get("path", ""))), _text(item.get("target", ""))
     return source if option in {"device", "env-file"} else f"{source}:{target}" if source else target
 
@@ -137,13 +137,13 @@ def _pods(value: Any, where: str) -> Iterator[Container]:  # noqa: ANN401 - YAML
 
 
 def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Setting]:
-    """Yield what a container of a Pod asks for; `spec` is the Pod's."""
+    """Yield the settings of a container in a Pod; `spec` is that of the Pod."""
     context = {**_mapping(spec.get("securityContext")), **_mapping(item.get("securityContext"))}
     yield from _settings(f"{where}.securityContext", context)
     if spec.get("hostIPC"):
         yield Setting("ipc", "host", f"{where}: hostIPC")
     for name, count in _mapping(_mapping(item.get("resources")).get("limits")).items():
-        # Cards of a device plugin: NPUs, or another maker's.
+        # Cards of a device plugin: NPUs or GPUs.
         key = "resource" if str(name).startswith("huawei.com/") else "gpus" if str(name).endswith("/gpu") else ""
         if key:
             yield Setting(key, _text(count), f"{where}.resources.limits: {name}={count}")
@@ -160,7 +160,7 @@ def _pod_settings(where: str, item: Mapping[str, Any], spec: Mapping[str, Any]) 
 
 
 def _job(where: str, job: Mapping[str, Any]) -> Iterator[Container]:
-    """Yield the container of a workflow's job, and those of its services: their `options` are docker's."""
+    """Yield the container of a workflow job and those of its services. Their `options` are docker's options."""
     named = {f"{where}.container": job.get("container")}
     named |= {f"{where}.services.{name}": one for name, one in _mapping(job.get("services")).items()}
     for place, one in named.items():
@@ -180,7 +180,7 @@ def _job(where: str, job: Mapping[str, Any]) -> Iterator[Container]:
 
 
 def _open(text: str) -> str:
-    """Return a text of a workflow with its expressions as variables, which only a shell knows."""
+    """Return a text of a workflow with its expressions replaced by shell variables."""
     return _EXPRESSION.sub(lambda match: "${" + re.sub(r"\W+", "_", match[1]) + "}", text)
 
 
@@ -189,10 +189,10 @@ def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401 - YAML
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
-    """Return the items of a list, and a value alone as a list of it; of nothing, none."""
+    """Return a list as it is, any other value as a list of one item, and None as an empty list."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - YAML
-    """Return a scalar as compose reads it: a variable's default in its place, since its value is not known here."""
+    """Return a scalar as compose reads it. Variables with a default are replaced by it."""
     return str(value).lower() if isinstance(value, bool) else _DEFAULT.sub(r"\1", str(value))

@@ -1,6 +1,7 @@
-"""Rules about NPUs: device nodes, the driver's files, which are the host's, and mounts that hide a part of the image.
+"""Rules about NPUs: device nodes, the driver's files, and mounts that hide a part of the image.
 
-A device node is mistyped, missing, mounted in place of mapped, or of another chip; privileges and runtimes bring nodes.
+Device nodes may be mistyped, missing, mounted instead of mapped, or of another chip. `--privileged` and runtimes add
+nodes too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from cannery.lint.container import Case, Mount
 
-# Other nodes that NPU hosts have (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
+# Other device nodes of NPU hosts (Ascend Docker Runtime, default mounted content; 950: ummu, uburma).
 OTHERS = frozenset(
     f"/dev/{name}"
     for name in (
@@ -29,7 +30,7 @@ CARDS = re.compile(r"/dev/v?davinci\d+")
 # Several cards in one word: `/dev/davinci0-3`, `/dev/davinci[0-3]`, `/dev/davinci*`.
 SEVERAL = re.compile(r"/?(?:dev/)?davinci(?:\[?\d+(?:[-,]\d+)+\]?|[^\w${]+)")
 NEAR = 0.7
-# Images of a distribution or a service, which are run without NPUs.
+# Images of distributions and services, which are run without NPUs.
 PLAIN_IMAGES = frozenset(
     {"alpine", "busybox", "debian", "hello-world", "nginx", "postgres", "python", "redis", "registry", "ubuntu"}
 )
@@ -37,7 +38,7 @@ NOT_THERE = "docker refuses to start a container with a node that is not there (
 
 
 def unknown_nodes(case: Case) -> Iterator[Remark]:
-    """Name each node that no NPU host has and whose name is similar to a real one."""
+    """Report each node that no NPU host has and whose name is similar to a real one."""
     for source, word in case.container.devices:
         if SEVERAL.fullmatch(source):
             what = f"{word}: docker takes one node, by its full name, after each --device"
@@ -49,7 +50,7 @@ def unknown_nodes(case: Case) -> Iterator[Remark]:
 
 
 def meant_node(case: Case, path: str) -> str:
-    """Return the node that a mistyped `path` probably means; "" for a right one, and for one unlike an NPU's."""
+    """Return the node that a mistyped `path` probably means; "" for a correct one, and for one unlike an NPU node."""
     if _is_card(path) or is_open(path) or path in case.managers | OTHERS:
         return ""
     name = path.removeprefix("/").removeprefix("dev/").strip("/")
@@ -67,13 +68,13 @@ def _is_card(path: str) -> bool:
 
 
 def present_nodes(case: Case) -> set[str]:
-    """Return the nodes that are asked for, mistyped ones as what they probably mean."""
+    """Return the mapped nodes. Mistyped ones are replaced by what they probably mean."""
     paths = [device.source for device in case.container.devices]
     return {meant_node(case, path) or path for path in paths}
 
 
 def missing_managers(case: Case) -> Iterator[Remark]:
-    """Name each manager node of the chip that is not mapped beside a card: no NPU opens without them."""
+    """Report each manager node of the chip that is not mapped. NPUs cannot be opened without them."""
     present = present_nodes(case)
     if case.nodes_come or not (present & case.managers or any(map(_is_card, present))):
         return
@@ -87,7 +88,7 @@ def missing_managers(case: Case) -> Iterator[Remark]:
 
 
 def missing_cards(case: Case) -> Iterator[Remark]:
-    """Report that no card is given to a container that otherwise asks for NPUs."""
+    """Report a container for NPUs without a card."""
     present, image = present_nodes(case), case.container.image
     if case.nodes_come or case.container.opaque or any(_is_card(node) or is_open(node) for node in present):
         return
@@ -97,7 +98,7 @@ def missing_cards(case: Case) -> Iterator[Remark]:
         yield Remark(
             Severity.ERROR, "run.node.none", what, "the container sees no NPU", "--device /dev/davinci0 …", managers[0]
         )
-    elif case.image.ascend and not case.image.standin:  # which has no CANN, and is started without NPUs
+    elif case.image.ascend and not case.image.standin:  # a stand-in has no CANN and is started without NPUs
         what = f"{image} is an image for NPUs, and no NPU is given to it"
         fix = f"--device /dev/davinci0 {' '.join(f'--device {node}' for node in case.access.managers)}"
         yield Remark(Severity.WARNING, "run.node.none", what, "no --device names one", fix, image)
@@ -108,9 +109,9 @@ def missing_cards(case: Case) -> Iterator[Remark]:
 
 
 def _may_want_npus(case: Case) -> bool:
-    """Whether a container without devices may be one for NPUs: a command's, of an image whose name shows nothing.
+    """Whether a container without devices may be for NPUs: the image of a command, with a name that shows nothing.
 
-    The services of a file are not, since most files have databases and the like among them.
+    Services in files are not reported, because many are databases and similar services.
     """
     container, name = case.container, case.image.repository.removeprefix("library/")
     is_plain = case.image.standin or name in PLAIN_IMAGES
@@ -118,7 +119,7 @@ def _may_want_npus(case: Case) -> bool:
 
 
 def foreign_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes that the chip does not have: the manager that the 950 dropped, cards beyond those of a machine."""
+    """Report nodes that the chip does not have: managers of other chips, and card numbers that are too high."""
     for device in case.container.devices if case.chip else ():
         what = f"{device.word}: chip {case.chip} has no {device.source}"
         why = "docker refuses to start with a node that is not there (vllm-project/recipes pull 907)"
@@ -131,7 +132,7 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
 
 
 def mounted_nodes(case: Case) -> Iterator[Remark]:
-    """Name nodes that are mounted: they stay closed unless --device or a device rule opens them."""
+    """Report nodes that are mounted: they cannot be opened without --device or a device rule."""
     mapped = {device.source for device in case.container.devices}
     if case.container.switch("privileged") or case.container.all("device-cgroup-rule"):
         return
@@ -147,7 +148,7 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
 
 
 def privileged(case: Case) -> Iterator[Remark]:
-    """Warn that --privileged exposes every card, regardless of the nodes named beside it."""
+    """Warn that --privileged exposes every card, even if other options name single nodes."""
     setting, cards = case.container.switch("privileged"), case.container.cards
     if setting is not None:
         beside = f"; naming the nodes of {', '.join(map(str, cards))} does not limit it" if cards else ""
@@ -160,7 +161,7 @@ def privileged(case: Case) -> Iterator[Remark]:
 
 
 def mixed(case: Case) -> Iterator[Remark]:
-    """Warn of two ways to the NPUs at once: the ascend runtime, and device nodes by hand."""
+    """Warn about using both the ascend runtime and device nodes."""
     runtime = case.container.last("runtime")
     nodes = [d.word for d in case.container.devices if d.card is not None or d.source in case.managers]
     if runtime is not None and case.names_runtime and nodes:
@@ -171,7 +172,7 @@ def mixed(case: Case) -> Iterator[Remark]:
 
 
 def gpus(case: Case) -> Iterator[Remark]:
-    """Refuse --gpus: it asks for another maker's devices, and the container does not start without them."""
+    """Refuse --gpus: it requests NVIDIA devices, and the container does not start without them."""
     setting = case.container.last("gpus")
     if setting is not None:
         what = f"{setting.word} asks for GPUs"
@@ -182,11 +183,11 @@ def gpus(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, "run.gpus", what, why, fix, setting.word)
 
 
-NO_DRIVER = "NODRV"  # of ASCEND_RUNTIME_OPTIONS: the ascend runtime brings nodes, and no files
+NO_DRIVER = "NODRV"  # a value of ASCEND_RUNTIME_OPTIONS: the ascend runtime adds nodes but no files
 
 
 class Place(NamedTuple):
-    """A folder of an image that no mount may cover, what is lost then, and whether only Cannery's images have it."""
+    """A folder of an image that no mount should cover, its content, and whether only Cannery's images have it."""
 
     path: str
     lost: str
@@ -207,19 +208,19 @@ PLACES = (
     Place("/vllm-workspace", "vllm and vllm-ascend, which are installed from there", Severity.WARNING),
     Place("/sgl-workspace", "sglang, which is installed from there", Severity.WARNING),
 )
-# Trees that are installed from their place: of the makers' images (their Dockerfiles), and of ours.
+# Source trees from which packages are installed: in the makers' images (see their Dockerfiles), and in Cannery's.
 TREES = re.compile(r"(/(?:vllm|sgl)-workspace/(?:vllm|vllm-ascend|sglang|sgl-kernel-npu))(?:/.*)?")
 OUR_TREES = re.compile(r"(/opt/src/[^/]+)")
 
 
 def driver_mounts(case: Case) -> Iterator[Remark]:
-    """Name the driver's files that are not mounted: an error for libraries, a warning for files that describe it."""
+    """Report files of the driver that are not mounted: libraries as an error, files that describe it as a warning."""
     if not case.uses_npu or case.cdi or (case.runtime and NO_DRIVER not in case.env("ASCEND_RUNTIME_OPTIONS")):
         return
     lacking = [path for path in case.access.mounts if not case.gives(path)]
     libraries = [path for path in lacking if path.startswith(DRIVER) and path != f"{DRIVER}/version.info"]
     for path in libraries:
-        # Old guides mount what is needed of the folder lib64 folder by folder.
+        # Old guides mount the needed folders in lib64 one by one.
         if not (path.endswith("/lib64") and all(case.gives(f"{path}/{folder}") for folder in ("driver", "common"))):
             yield _libraries(case, path)
     rest = [path for path in lacking if path not in libraries]
@@ -232,7 +233,7 @@ def driver_mounts(case: Case) -> Iterator[Remark]:
 
 
 def _libraries(case: Case, path: str) -> Remark:
-    """Return the remark about libraries: not mounted, mounted elsewhere, or in part where the whole is needed."""
+    """Return the remark about libraries: not mounted, mounted elsewhere, or only in part."""
     other = next((m.word for m in case.container.mounts if m.source.rstrip("/") == path), "")
     part = next((m.word for m in case.container.mounts if m.source.startswith(f"{path}/")), "")
     word = case.first_card()
@@ -243,14 +244,14 @@ def _libraries(case: Case, path: str) -> Remark:
     elif part and case.chip is Chip.A5:
         word, what = part, f"{part}: chip {case.chip} needs the whole {path}"
         why = "HCCL reads the topology files in it (vllm-project/recipes pull 907)"
-    # The runtime with NODRV is written on purpose; a cluster's runtime may mount the driver.
+    # NODRV is set on purpose, and the runtime of a cluster may mount the driver.
     is_unsure = case.unread or case.runtime or case.plugin or case.gives(f"{path}/driver")
     severity = Severity.WARNING if is_unsure else Severity.ERROR
     return Remark(severity, "run.driver.missing", what, why, f"-v {path}:{path}:ro", word)
 
 
 def smi_mount(case: Case) -> Iterator[Remark]:
-    """Note that npu-smi is not there: the host's is the only one that fits its driver."""
+    """Report that npu-smi is not mounted. Only the host's npu-smi fits its driver."""
     is_there = any(map(case.gives, NPU_SMI)) or any(m.source.endswith("/npu-smi") for m in case.container.mounts)
     if case.uses_npu and not (case.runtime or case.cdi or is_there):
         word = case.first_card()
@@ -261,7 +262,7 @@ def smi_mount(case: Case) -> Iterator[Remark]:
 
 
 def hidden(case: Case) -> Iterator[Remark]:
-    """Name mounts that hide what the image has: CANN, the packages, a tree that is installed from its place."""
+    """Report mounts that hide content of the image: CANN, packages, source trees that packages are installed from."""
     for mount in case.container.mounts:
         target = mount.target.rstrip("/")
         places = [place for place in PLACES if mount.hides(place.path) and (case.image.ours or not place.ours)]
@@ -283,7 +284,7 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
     severity, fix = worst.severity, "mount it at another place"
     if worst.path.startswith(ASCEND):
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
-        # Some images have no CANN and run with the host's; the image's name does not show it.
+        # Some images have no CANN and use the host's. The image's name does not show it.
         is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/") and mount.target.startswith(ASCEND)
         is_sure = not is_hosts and (case.image.ours or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING

@@ -1,10 +1,10 @@
-"""What is wrong with a container that somebody asks for: small pure functions, each of which yields remarks.
+"""The rules for containers: small pure functions that yield remarks.
 
-They know no host: what only a host shows is `doctor`'s. `npus` has the rules of nodes and mounts, this module those of
-the image, of variables and of the engine; `RULES` lists all.
+They do not look at a host; `doctor` does that. `npus` has the rules about nodes and mounts, this module those about
+image, variables and engine. `RULES` lists all of them.
 
-ASCEND_VISIBLE_DEVICES counts the host's cards and is read by the ascend runtime alone, before the container starts.
-ASCEND_RT_VISIBLE_DEVICES counts the container's own cards, from 0, and is read by CANN in it.
+ASCEND_VISIBLE_DEVICES has card numbers of the host. Only the ascend runtime reads it, before the container starts.
+ASCEND_RT_VISIBLE_DEVICES counts the cards of the container from 0. CANN reads it in the container.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     from cannery.lint.container import Container, Ground
 
-# Options of docker's that people write after the image.
+# Docker options that users often write after the image.
 BEHIND = frozenset({"--device", "-v", "--volume", "--privileged", "--shm-size", "--rm", "--name", "-it", "-itd", "-d"})
-# What profiles of this kind of work ask for, where none is known.
+# The usual shared memory of a profile, used if the profile is not known.
 USUAL_SHM = "16g"
 SHM_WHY = "Ray and data loaders stop when it is full (gpustack/gpustack issue 5014)"
-# Who owns the nodes: HwHiAiUser, uid and gid 1000 on a host as the driver sets it up, mode 0660.
+# The driver's installer gives the nodes to HwHiAiUser (uid and gid 1000), with mode 0660.
 OWNER = "1000"
 # Every distribution has this user in /etc/passwd.
 NOBODY = "65534"
 
 
 def platform(case: Case) -> Iterator[Remark]:
-    """Compare --platform with the CPU of the host, where the user names that."""
+    """Compare --platform with the host's CPU, if the user names that."""
     setting = case.container.last("platform")
     arch = case.ground.arch
     named = setting.value.split("/")[1:2] if setting and setting.value else []
@@ -52,7 +52,7 @@ def platform(case: Case) -> Iterator[Remark]:
 
 
 def shared_memory(case: Case) -> Iterator[Remark]:
-    """Warn where /dev/shm is smaller than the stack asks for, or is left at docker's own size."""
+    """Warn if /dev/shm is smaller than the stack needs, or has docker's default size."""
     container, setting = case.container, case.container.last("shm-size")
     ipc = container.value("ipc")
     is_mounted = any(mount.target.rstrip("/") == "/dev/shm" for mount in container.mounts)  # noqa: S108 - not ours
@@ -66,7 +66,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
             yield Remark(Severity.WARNING, "run.shm", what, SHM_WHY, fix, container.image)
         return
     given, least = size_bytes(setting.value or ""), size_bytes(wanted) or 0
-    # One card, and no profile: nothing there shares much.
+    # With one card and no profile, little memory is shared.
     is_for_one = len(container.cards) == 1 and not case.image.profile and not container.opaque
     if given is None:
         what = f"{setting.word} is not a size"
@@ -78,7 +78,7 @@ def shared_memory(case: Case) -> Iterator[Remark]:
 
 
 def group(case: Case) -> Iterator[Remark]:
-    """Warn of a user without the group of the device nodes, and of one without a name."""
+    """Warn about a user without the group of the device nodes, and about one without a name."""
     setting = case.container.last("user")
     if setting is None or not setting.value or not case.uses_npu or is_open(setting.value):
         return
@@ -99,7 +99,7 @@ def group(case: Case) -> Iterator[Remark]:
 
 
 def chip(case: Case) -> Iterator[Remark]:
-    """Refuse an image of another chip than the host's, where the user names that."""
+    """Refuse an image for another chip than the host's, if the user names that."""
     image, host = case.container.image, case.ground.chip
     if case.image.chip and host and case.image.chip is not host:
         what = f"{image} is for chip {case.image.chip}, and the host has {host}"
@@ -108,7 +108,7 @@ def chip(case: Case) -> Iterator[Remark]:
 
 
 def standin(case: Case) -> Iterator[Remark]:
-    """Refuse NPUs to an image on the stand-in base, which has no CANN."""
+    """Refuse NPUs for an image on the stand-in base, which has no CANN."""
     if case.image.standin and case.uses_npu:
         image = case.container.image
         what = f"{image} is built on the stand-in base, and NPUs are given to it"
@@ -117,7 +117,7 @@ def standin(case: Case) -> Iterator[Remark]:
 
 
 def strange_image(case: Case) -> Iterator[Remark]:
-    """Name a word in the image's place that is no image: an option's value, or an option with a typographic dash."""
+    """Report a word in place of the image that is not an image: a value, or an option with a typographic dash."""
     image = case.container.image
     if not re.match(r"[\w$`<{(]", image):
         what = f"{image or 'an empty word'} is where the image goes"
@@ -127,7 +127,7 @@ def strange_image(case: Case) -> Iterator[Remark]:
 
 
 def behind(case: Case) -> Iterator[Remark]:
-    """Name an option that comes directly after the image: docker reads its own options before it alone."""
+    """Report a docker option directly after the image. Docker only reads its options before the image."""
     words, image = case.container.command, case.container.image
     is_dockers = words and words[0].partition("=")[0] in BEHIND
     if is_dockers and not case.container.value("entrypoint"):
@@ -136,22 +136,22 @@ def behind(case: Case) -> Iterator[Remark]:
         yield Remark(Severity.ERROR, "run.image.behind", what, why, "put it before the image", words[0])
 
 
-# "" and `void`: no card (Ascend Docker Runtime, usage on the client); its other forms name cards by other means.
+# "" and `void` mean no card (Ascend Docker Runtime, usage on the client). `OTHER_FORMS` are not card numbers.
 NO_CARD = frozenset({"", "void"})
 CARD_NUMBER = re.compile(r"[0-9]{1,4}")
 OTHER_FORMS = re.compile(r"(?:npu|Ascend)[\w-]*\d", re.IGNORECASE)
-# Lists of paths that CANN's images and Cannery's set in their ENV, and what is lost with them.
+# Path lists in the ENV of CANN's and Cannery's images, and what is lost if they are replaced.
 LISTS = {
     "LD_LIBRARY_PATH": "the folders of CANN's and the driver's libraries",
     "PATH": "the folders of the image's Python and of CANN's tools",
     "PYTHONPATH": "CANN's own Python packages and the trees of the image",
 }
-# A value with one of these was written with the image's own in mind.
+# A value with one of these repeats the image's own entries.
 KEPT = re.compile(r"/usr/local/Ascend/(?!driver)|/opt/venv")
 
 
 def runtime_cards(case: Case) -> tuple[int, ...] | None:
-    """Return the host's cards that ASCEND_VISIBLE_DEVICES names; None where it names none that can be read."""
+    """Return the host's cards in ASCEND_VISIBLE_DEVICES; None if there are none or they cannot be read."""
     text = case.env(RUNTIME_DEVICES)
     if text in NO_CARD or is_open(text):
         return None
@@ -162,7 +162,7 @@ def runtime_cards(case: Case) -> tuple[int, ...] | None:
 
 
 def runtime_variable(case: Case) -> Iterator[Remark]:
-    """Compare ASCEND_VISIBLE_DEVICES with the nodes that are mapped, and with the runtime that has to read it."""
+    """Compare ASCEND_VISIBLE_DEVICES with the mapped nodes and the runtime."""
     variable, runtime = case.container.env.get(RUNTIME_DEVICES), case.container.last("runtime")
     if variable is None and runtime and case.names_runtime:
         what = f"{runtime.word} without {RUNTIME_DEVICES}: the runtime gives no card, unless the image's ENV names it"
@@ -175,7 +175,7 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
         what, fix = f"{word}: {variable.value!r} names no cards", "written like 0,1,4-7"
         yield Remark(Severity.ERROR, "run.visible.text", what, "numbers of the host's cards", fix, word)
     elif named is None or case.names_runtime:
-        return  # which gives its cards on top of the nodes: `mixed` reports it
+        return  # the runtime adds its cards to the nodes: `mixed` reports it
     elif cards and not case.has_open_card and set(named) != set(cards):
         what = f"{word} names cards {card_text(named)}, and the nodes are those of {card_text(cards)}"
         why = "the ascend runtime alone reads the variable; without it the nodes decide"
@@ -188,7 +188,7 @@ def runtime_variable(case: Case) -> Iterator[Remark]:
 
 
 def own_variable(case: Case) -> Iterator[Remark]:
-    """Judge ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the count of the container's cards."""
+    """Check ASCEND_RT_VISIBLE_DEVICES: a list of numbers below the number of the container's cards."""
     variable = case.container.env.get(VISIBLE)
     if variable is None or not variable.value or is_open(variable.value):
         return
@@ -202,10 +202,10 @@ def own_variable(case: Case) -> Iterator[Remark]:
 
 
 def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
-    """Report a number that the container has no card for."""
+    """Report a number without a card in the container."""
     nodes, named = case.container.cards, runtime_cards(case)
     cards = sorted({*nodes, *(named or ())}) if case.names_runtime else list(nodes or named or ())
-    # What the image's ENV, a file or a shell may name.
+    # The image's ENV, a file or a shell may name more cards.
     is_unknown = (case.names_runtime and named is None) or case.has_open_card
     beyond = [number for number in numbers if number >= len(cards)]
     if not cards or is_unknown or case.container.opaque or not beyond:
@@ -220,7 +220,7 @@ def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
 
 
 def lists(case: Case) -> Iterator[Remark]:
-    """Warn where a list of paths loses what the image has in it."""
+    """Warn if a variable replaces a path list of the image."""
     for name, lost in LISTS.items():
         variable = case.container.env.get(name)
         if variable is None or not (case.image.ascend or case.uses_npu):
@@ -234,13 +234,13 @@ def lists(case: Case) -> Iterator[Remark]:
             what = f"{word} replaces the image's {name}: {lost} are gone"
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
-            # Cannery's images have all in ENV; others' may set it again in their entry point or a shell's files.
+            # Cannery's images set all in ENV. Other images may set it again in their entry point or shell files.
             is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
             yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "run.env.lost", what, why, fix, word)
 
 
 def not_read(case: Case) -> Iterator[Remark]:
-    """Note each word that only a shell can read, or another file."""
+    """Report each word that only a shell can evaluate, and each reference to another file."""
     at = f" in the command of line {case.container.line}" if case.container.line else ""
     for word in case.container.opaque:
         what = f"{word}{at} is not read: only a shell, or the file that is named, shows what it brings"
@@ -275,14 +275,14 @@ RULES: tuple[Callable[[Case], Iterable[Remark]], ...] = (
 
 
 def lint_container(container: Container, ground: Ground) -> tuple[Remark, ...]:
-    """Return every remark about one container, each once, errors first, then in the order of the rules."""
+    """Return all remarks about one container without repeats: errors first, then in the order of the rules."""
     case = Case(container, ground)
     found = (*container.misread, *(one for rule in RULES for one in rule(case)))
     found = tuple(replace(one, fix=_for_a_pod(one.fix, case)) for one in found) if container.is_pod else found
     return tuple(sorted(dict.fromkeys(found), key=lambda one: RANK[one.severity]))
 
 
-# Options of docker in a fix, and what a Pod has in their place.
+# Docker options in a fix, and the same for a Pod.
 _OF_A_POD = (
     (re.compile(r"-v \$\(command -v npu-smi\):(\S+?)(:ro)?(?=\s|$)"), r"a hostPath volume of npu-smi at \1"),
     (re.compile(r"-v (\S+?):(\S+?)(:ro)?(?=\s|$)"), r"a hostPath volume of \1 at \2"),
@@ -295,7 +295,7 @@ _NODES = re.compile(r"--device (?!for)\S+.*|--device for each.*")
 
 
 def _for_a_pod(fix: str, case: Case) -> str:
-    """Return a fix without docker's options, which no manifest takes."""
+    """Return a fix in terms of a manifest instead of docker's options."""
     resource = case.access.resource or "huawei.com/Ascend910"
     fix = _NODES.sub(f"ask for {resource} in resources.limits: the device plugin brings the nodes", fix)
     for option, words in _OF_A_POD:

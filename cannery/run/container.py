@@ -69,7 +69,7 @@ def home_env(run_as: RunAs | None, user: ImageUser | None) -> dict[str, str]:
 
 
 def run_as_notes(run_as: RunAs | None, user: ImageUser | None, cards: int) -> Iterator[str]:
-    """Yield a note on each thing that `run_as` is missing in an image of `user`, with so many cards."""
+    """Yield a note on each thing that `run_as` is missing in an image of `user`, with that number of cards."""
     if run_as is None or run_as.uid == 0:
         return
     if user is None:
@@ -103,11 +103,11 @@ class RunRequest:
     - `nodes`: how many such containers a job has.
     - `terminal`: with a terminal; standard input is passed on either way.
     - `volumes`, `env`: the values of docker's `-v` and `-e`.
-    - `runtime`: the docker runtime that brings the devices in place of single nodes.
-    - `network`: the value of docker's option; `interface`: the host's, for HCCL, gloo and the like.
+    - `runtime`: the docker runtime that adds the devices, instead of single nodes.
+    - `network`: the value of docker's option; `interface`: the network interface for HCCL, gloo and similar libraries.
     - `caches`: folders of the user; `workdir`: a folder in the container, None for the image's.
     - `user`: the image's user, None for root; `run_as`: another user in its place.
-    - `platform`: the image's if the engine's is another, which an engine with containerd's store has to know.
+    - `platform`: the image's platform if the engine's differs; an engine with containerd's image store needs it.
     """
 
     image: str
@@ -164,7 +164,7 @@ class Container:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """All mounts but the user's own volumes, and but those that a volume replaces."""
+        """All mounts except the user's volumes and those that a volume replaces."""
         return (*self.driver, *beside(self.request.caches, self.request.volumes))
 
 
@@ -277,7 +277,7 @@ def volume_target(text: str) -> PurePosixPath:
 
 
 def docker_text(container: Container) -> str:
-    """Return the command that starts `container`, as one would type it, with one option on a line."""
+    """Return the command that starts `container`, with one option on each line."""
     lines: list[str] = []
     for word in docker_arguments(container):
         if word.startswith("-") or not lines or not lines[-1].startswith("-") or " " in lines[-1]:

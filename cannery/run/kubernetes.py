@@ -29,13 +29,13 @@ LONGEST_NAME = 63  # of a DNS label, which the name of a pod becomes
 
 
 def pod(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
-    """Return the Pod of `container`; `resource` is the device plugin's name for its cards. Raises as `pod_spec`."""
+    """Return the Pod of `container`; `resource` is the device plugin's name for its cards. Raises like `pod_spec`."""
     spec = pod_spec(container, name, resource, arch)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(name), "spec": {"restartPolicy": "Never", **spec}}
 
 
 def job(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
-    """Return the Job of `container`, which runs once. Raises as `pod_spec`, and `UsageError` without a command."""
+    """Return the Job of `container`, which runs once. Raises like `pod_spec`, and `UsageError` without a command."""
     if not container.request.command:
         raise UsageError("a Job needs a command", hint=ITS_COMMAND)
     template = {
@@ -53,7 +53,7 @@ def metadata(name: str) -> dict[str, Any]:
 
 
 def dns_name(text: str) -> str:
-    """Return `text` as a name in Kubernetes: small letters, digits, dashes. Raises `UsageError` if nothing is left."""
+    """Return `text` as a Kubernetes name: small letters, digits, dashes. Raises `UsageError` if nothing is left."""
     found = re.sub(r"[^a-z0-9]+", "-", text.lower())[:LONGEST_NAME].strip("-")
     if not found:
         raise UsageError(
@@ -65,8 +65,8 @@ def dns_name(text: str) -> str:
 def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) -> dict[str, Any]:
     """Return the spec of a pod, without its restart policy.
 
-    Raises `UsageError` for what a cluster cannot do: volumes by name, this host's environment, docker networks. Also
-    for a chip for whose cards no device plugin is known.
+    Raises `UsageError` for options that a cluster does not have (named volumes, this host's environment, docker
+    networks), and for a chip without a known device plugin.
     """
     request = container.request
     _refuse_this_hosts(container)
@@ -77,9 +77,9 @@ def pod_spec(container: Container, name: str, resource: str | None, arch: Arch) 
     mounts = [*_mounts(container), {"name": SHM, "mountPath": SHM_PATH}]
     inner: dict[str, Any] = {"name": dns_name(name), "image": request.image}
     inner |= {"workingDir": request.workdir} if request.workdir else {}
-    # As with docker: the image's entrypoint stays, and a shell waits for somebody to attach.
+    # As with docker, the image's entrypoint is kept. Without a command, a shell waits for somebody to attach.
     inner |= {"args": [_literal(word) for word in request.command]} if request.command else {"stdin": True, "tty": True}
-    # Without the variables that name cards: the device plugin chooses them.
+    # The variables that name cards are left out: the device plugin chooses the cards.
     env = [{"name": variable, "value": _literal(value or "")} for variable, value in container.env]
     inner |= {"env": env} if env else {}
     if container.cards:
@@ -122,12 +122,12 @@ def _refuse_this_hosts(container: Container) -> None:
 
 
 def size(text: str) -> str:
-    """Return a size of docker's (16g, 512m, 64k, bytes) as one of Kubernetes'."""
+    """Return a Docker size (16g, 512m, 64k, bytes) as a Kubernetes size."""
     return text[:-1] + SIZES[text[-1].lower()] if text[-1].isalpha() else text
 
 
 def _literal(text: str) -> str:
-    """Return what Kubernetes reads as `text`: it replaces `$(NAME)` by a variable, and `$$` by `$`."""
+    """Return `text` escaped for Kubernetes, which replaces `$(NAME)` by a variable, and `$$` by `$`."""
     return re.sub(r"\$(?=[$(])", "$$", text)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import ChipAccess, ImageUser
     from cannery.host.facts import HostNpus
 
-# Where root's programs look. In images with a user, variables of the environment name CACHE_HOME.
+# The cache folder of root. In images with a user, environment variables name CACHE_HOME.
 ROOTS = "/root/.cache"
 # Folder below ~/.cache → the variable that moves it elsewhere. The rest of ~/.cache is not mounted: root would write
 # files there that the user cannot remove.

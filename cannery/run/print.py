@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def printed(form: RunFormat, container: Container, access: ChipAccess, plan: Plan) -> str:
-    """Return the text that starts `container`, which is of the image of `plan`.
+    """Return the text that starts `container`, with the image of `plan`.
 
-    Raises `UsageError` for what this form cannot express.
+    Raises `UsageError` for an option that this form cannot express.
     """
     if form is RunFormat.DOCKER:
         return f"{docker_text(container)}\n"
@@ -75,16 +75,16 @@ def _volume(mount: Mount) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """Return a text that compose reads unchanged: it would replace `$NAME` by its own variables."""
+    """Return `text` escaped for compose, which replaces `$NAME` by its own variables."""
     return text.replace("$", "$$")
 
 
 def printed_notes(
     form: RunFormat, container: Container, access: ChipAccess, host: HostNpus, ray: Ray | None = None
 ) -> tuple[str, ...]:
-    """Return notes on what `host` does not have of the chip's full model, and on what others decide.
+    """Return notes on what is missing on `host`, compared with a full machine of the chip, or on the cluster's part.
 
-    `ray` is the image's.
+    `ray` is the Ray of the image.
     """
     request = container.request
     guess = []

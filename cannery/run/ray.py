@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from cannery.run.container import Container
     from cannery.vocab import Arch
 
-LONGEST_NAME, LONGEST_JOB = 53, 47  # KubeRay refuses longer ones
+LONGEST_NAME, LONGEST_JOB = 53, 47  # KubeRay refuses longer names
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 # Packages that Ray's dashboard and agents need beyond Ray's own requirements. The agents answer the probes.
 DASHBOARD = frozenset({"aiohttp-cors", "opencensus"})
-# Probed without them: the port of the raylet, fixed here because Ray chooses another at each start.
+# Without them, the probe uses the port of the raylet. It is fixed here, because Ray chooses another at each start.
 RAYLET_PORT = 6380
-# The URLs of KubeRay's own probes. Those use wget, which not every base has.
+# The URLs of KubeRay's probes. KubeRay uses wget, which not every base has.
 ALIVE = "http://localhost:52365/api/local_raylet_healthz"
 HEAD_ALIVE = "http://localhost:8265/api/gcs_healthz"
-# In seconds and tries. A node that compiles operators or loads a model answers late.
+# A node that compiles operators or loads a model answers late.
 PROBES = {
     "livenessProbe": {"initialDelaySeconds": 30, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 120},
     "readinessProbe": {"initialDelaySeconds": 10, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 10},
@@ -45,7 +45,7 @@ class Ray:
 
 
 def ray_of(packages: Iterable[LockedPackage]) -> Ray | None:
-    """Return the Ray of a lock, None where it has none."""
+    """Return the Ray of a lock, or None."""
     versions = {package.name: package.version for package in packages}
     return Ray(versions["ray"], versions.keys() >= DASHBOARD) if "ray" in versions else None
 
@@ -53,8 +53,8 @@ def ray_of(packages: Iterable[LockedPackage]) -> Ray | None:
 def ray_cluster(container: Container, name: str, resource: str | None, arch: Arch, ray: Ray | None) -> dict[str, Any]:
     """Return the RayCluster of as many containers as the request has nodes.
 
-    Raises as `pod_spec`, and `UsageError` for an image without Ray, for a command (KubeRay starts Ray itself), and for
-    a name that KubeRay refuses.
+    Raises like `pod_spec`, and `UsageError` for an image without Ray, for a command (KubeRay starts Ray itself), and
+    for a name that KubeRay refuses.
     """
     if ray is None:
         raise UsageError("the image has no Ray", hint="name a profile that has the component ray")
@@ -74,7 +74,7 @@ def ray_cluster(container: Container, name: str, resource: str | None, arch: Arc
 def ray_job(container: Container, name: str, resource: str | None, arch: Arch, ray: Ray | None) -> dict[str, Any]:
     """Return the RayJob that runs its command once on a RayCluster of its own, which is removed afterwards.
 
-    Raises as `ray_cluster`, and `UsageError` without a command, or without the dashboard that receives it.
+    Raises like `ray_cluster`, and `UsageError` without a command, or without the dashboard, which receives it.
     """
     command = container.request.command
     if not command:
@@ -84,7 +84,7 @@ def ray_job(container: Container, name: str, resource: str | None, arch: Arch, r
         raise UsageError(what, hint="a profile with ray[default], or --format raycluster")
     idle = replace(container, request=replace(container.request, command=()))
     cluster = ray_cluster(idle, _cluster_name(name)[:LONGEST_JOB].rstrip("-"), resource, arch, ray)
-    # KubeRay submits it, so no other pod needs the image. Kueue admits only jobs whose cluster is removed.
+    # In this mode no other pod needs the image. Kueue only admits jobs whose cluster is removed afterwards.
     spec = {"entrypoint": shlex.join(command), "submissionMode": "HTTPMode", "shutdownAfterJobFinishes": True}
     return {**cluster, "kind": "RayJob", "spec": {**spec, "rayClusterSpec": cluster["spec"]}}
 
@@ -99,7 +99,7 @@ def _cluster_name(text: str) -> str:
 
 def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, head: bool) -> dict[str, Any]:
     (inner,) = pod["containers"]
-    # The command is KubeRay's, and needs no terminal.
+    # KubeRay sets the command, which needs no terminal.
     inner = {key: value for key, value in inner.items() if key not in {"stdin", "tty"}}
     inner["name"] = "ray-head" if head else "ray-worker"
     if head:
@@ -115,7 +115,7 @@ def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, he
 
 
 def _asked(ray: Ray, *, head: bool) -> dict[str, Any]:
-    """Return the action of a probe: ask each node's agent and the head's dashboard, or see that the raylet listens."""
+    """Return the action of a probe: query the agent of a node and the head's dashboard, or the port of the raylet."""
     if not ray.has_dashboard:
         return {"tcpSocket": {"port": RAYLET_PORT}}
     # Without the proxy of the container's environment, which cannot reach the pod's localhost.

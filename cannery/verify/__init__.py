@@ -1,1 +1,1 @@
-"""Prove an image: run the verify script in a container, print each check as it ends, keep what has passed."""
+"""Verifies an image: runs the verify script in a container, prints each check as it ends, and stores a pass."""

@@ -1,4 +1,4 @@
-"""A verify report (docs/verify-report.schema.json) as lines: failures and warnings in full, one line a level."""
+"""Prints a verify report (docs/verify-report.schema.json): failures and warnings in full, and one line a level."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SHOWN = ("failed", "warning")
 
 
 class CheckPrinter:
-    """Prints checks as they end: failures and warnings, and the counts of a level when the next one begins.
+    """Prints failures and warnings as checks end, and the counts of each level.
 
-    With `every` each check is printed, below the name of its level.
+    With `every`, each check is printed below the name of its level.
     """
 
     def __init__(self, write: Callable[[str], None], *, every: bool = False) -> None:
@@ -24,7 +24,7 @@ class CheckPrinter:
         self.level, self.counts = "", Counter[str]()
 
     def check(self, check: Check) -> None:
-        """Take one check that has ended."""
+        """Count and print one check that has ended."""
         if check["level"] != self.level:
             self.end_level()
             self.level = check["level"]
@@ -52,7 +52,7 @@ class CheckPrinter:
 
 
 def summary_line(report: Mapping[str, Any]) -> str:
-    """Return the verdict with its counts, and the reason where the NPU level or the training step was skipped."""
+    """Return the result with its counts, and the reason if the NPU level or the training step was skipped."""
     counts = ", ".join(f"{count} {status}" for status, count in report["counts"].items() if count)
     reasons = sorted({c["message"] for c in report["checks"] if c["level"] == "npu" and c["status"] == "skipped"})
     steps = [c["message"] for c in report["checks"] if c["id"] == "train.step" and c["status"] == "skipped"]

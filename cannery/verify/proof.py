@@ -1,6 +1,6 @@
-"""A proof: what verify found on a host with NPUs, as a small file that anyone can send and images/proofs keeps.
+"""A proof: the result of verify on a host with NPUs, as a small file in images/proofs that anyone can contribute.
 
-Each field has a closed form, so that no name, address or path of a host can be in one.
+Each field has a strict form, so that it cannot contain a name, address or path of the host.
 """
 
 import datetime as dt
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
 
 UNPROVED = "no NPU proof recorded"
-# The levels that an NPU is needed for, and the checks of theirs that compute on one.
+# The levels that need an NPU, and their checks that compute on one.
 LEVELS = frozenset({"npu", "train"})
 COMPUTED = frozenset({"npu.tensor", "train.step"})
 
@@ -26,7 +26,7 @@ CheckId = Annotated[str, StringConstraints(pattern=r"^(static|import|npu|train)\
 
 
 class ProofCheck(Closed):
-    """How one check ended, and the seconds that it took."""
+    """The result of one check, and its duration in seconds."""
 
     id: CheckId
     status: Literal["passed", "failed", "warning", "skipped"]
@@ -34,7 +34,7 @@ class ProofCheck(Closed):
 
 
 class Proof(Closed):
-    """The file."""
+    """The content of a proof file."""
 
     proof: Literal[1] = 1
     date: dt.date = Field(ge=dt.date(2025, 1, 1))
@@ -48,25 +48,25 @@ class Proof(Closed):
 
     @property
     def words(self) -> str:
-        """How tables show it."""
+        """The text for tables."""
         return f"real NPU, {self.date}, {self.target['chip']}, driver {self.driver}"
 
     @property
     def name(self) -> str:
-        """The path of its file below images/proofs: the newest of a profile is the last, and no two share one."""
+        """The path of its file below images/proofs. It is unique, and the newest proof of a profile sorts last."""
         digest = hashlib.sha256(self.text.encode()).hexdigest()[:8]
         return f"{self.profile}/{self.date}-{self.plan}-{self.target['arch']}-{digest}.json"
 
     @property
     def text(self) -> str:
-        """What is in its file."""
+        """The content of its file."""
         return self.model_dump_json(indent=1) + "\n"
 
 
 def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
-    """Return the proof of a verify report (docs/verify-report.schema.json), without messages: they can name anything.
+    """Return the proof for a verify report (docs/verify-report.schema.json), without its messages.
 
-    `about` is its date, driver and image. Raises `ValueError` (pydantic's) for one whose form is not known.
+    `about` has the date, driver and image. Raises pydantic's `ValueError` if a value does not have the strict form.
     """
     checks = [{name: check.get(name, 0) for name in ProofCheck.model_fields} for check in report["checks"]]
     value = {
@@ -79,7 +79,7 @@ def make_proof(plan: "Plan", report: Mapping[str, Any], **about: str) -> Proof:
 
 
 def proof_faults(proof: Proof, plan: "Plan", today: str) -> tuple[str, ...]:
-    """Return why `proof` does not prove the image of `plan`, the plan that its profile and target have here."""
+    """Return why `proof` does not prove the image of `plan`, the current plan of its profile and target."""
     found = []
     if proof.date > dt.date.fromisoformat(today) + dt.timedelta(days=1):  # the clocks of two hosts differ
         found.append(f"its date, {proof.date}, is after today, {today}")

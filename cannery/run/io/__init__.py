@@ -1,1 +1,1 @@
-"""What `run` reads from this host before it starts a container."""
+"""Checks on this host before `run` starts a container."""

@@ -1,4 +1,4 @@
-"""Check the user's folders on this host before a container starts, and make missing cache folders."""
+"""Checks the user's folders on this host before a container starts, and makes missing cache folders."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def ready_caches(
     mounts: tuple[Mount, ...], say: Callable[[str], None], *, make: bool, user: ImageUser | RunAs | None = None
 ) -> Iterator[Mount]:
-    """Yield those of `mounts` whose folder exists, or is made (`make`).
+    """Yield the `mounts` whose folder exists or, with `make`, can be made.
 
-    A folder that this user cannot write is read-only in the container too, where root could write it. `user` is the
-    container's user, None for root; it gets the folders that root makes here. `say` gets a warning for each folder that
-    cannot be made or written.
+    A folder that this user cannot write is mounted read-only, because root could write it in the container. `user` is
+    the container's user (None: root); folders that root makes here belong to it. `say` prints a warning for each folder
+    that cannot be made or written.
     """
     for mount in mounts:
         folder = Path(mount.source)
@@ -71,7 +71,7 @@ def _writes(user: ImageUser | RunAs, folder: Path) -> bool:
 
 
 def start_warnings(container: Container, engine: Engine) -> Iterator[str]:
-    """Yield warnings: nodes that the container cannot open, folders that docker makes."""
+    """Yield warnings about nodes that the container cannot open, and about folders that docker would make."""
     if not engine.host.startswith("unix://"):
         here = "cards, driver and folders are read from this one"
         yield f"the engine is on another host, {engine.host}, and {here}: run build.py there"

@@ -1,4 +1,4 @@
-"""Run the verify script in a container of an image, with the flags that `run` gives, and keep its result."""
+"""Runs the verify script in a container of an image, with the same options as `run`, and stores the result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 SCRIPT = "/opt/cannery/verify.py"
 PYTHON = "/opt/venv/bin/python"
-# The level at which this host's Python checks the files of an image and runs none of its programs: no full proof.
+# The level at which this host's Python checks the files of an image without running its programs; a partial proof.
 FILES, PARTIAL = "files", "partial"
-# Static checks that run a program of the image, or examine how the container was started.
+# Static checks that the level FILES leaves out: they run programs of the image, or check how it was started.
 NOT_OF_FILES = ("python", "env", "set-env", "libraries", "device-type", "preload", "shadow", "pip-check", "shm")
-# Runs the script as a program of this host. It imports everything before the image's files become its root.
+# Runs the script with this host's Python. It imports everything before it changes its root to the image's files.
 _LOOK = """\
 import json, os, sys
 folder, env, left_out, *words = sys.argv[1:]
@@ -53,20 +53,20 @@ left = [f"static.{name}" for name in left_out.split(",")]
 only = [name for name in CHECKS if name.startswith("static.") and name not in left]
 sys.exit(verify.main([*words, *(word for name in only for word in ("--only", name))]))
 """
-# The option by which the script prints each check on stderr as it ends, and its exit code for an option unknown to it.
+# With this option, the script prints each check on stderr as it ends. The exit code is for an unknown option.
 STREAM, WRONG_USE = "--stream", 2
-# The key of a stored report that has the levels and the manifest which were asked for.
+# The key in a stored report with the requested levels and manifest.
 ASKED = "asked"
 # Exit codes of `docker run` when the engine fails: 125 the daemon, 126 and 127 a command that cannot be started.
 DOCKER_S_OWN = frozenset({125, 126, 127})
-# Seconds between two lines while the script runs: under emulation it takes minutes.
+# Seconds between two progress lines. Under emulation the script takes minutes.
 BEAT = 30.0
-# The longest silence of an import under emulation (seconds): torch_npu alone took over 300 on a busy machine.
+# The time limit of an import under emulation, in seconds. torch_npu took over 300 on a busy machine.
 EMULATED_SILENCE = 1800
 
 
 def script_digest(templates: Mapping[str, str]) -> str:
-    """Return one hex digest of the verify script and all its modules, of {path below templates/: text}."""
+    """Return the hex digest of the verify script and its modules; `templates` is {path below templates/: text}."""
     folder = f"rootfs{PurePosixPath(SCRIPT).parent}/"
     return sha256_bytes(json.dumps(sorted(item for item in templates.items() if item[0].startswith(folder))).encode())
 
@@ -75,9 +75,9 @@ def script_digest(templates: Mapping[str, str]) -> str:
 class VerifyRequest:
     """A request to verify an image.
 
-    `script_digest` covers the script's modules; `manifest_sha256` is the digest that the manifest in the image must
-    have, so that an image cannot weaken its own proof ("" for an image of another plan); no `levels` means all but
-    train. `arch` and `user` are the image's; `user` None is root. With `several_hosts` the container gets HCCL's files.
+    The manifest in the image must have the digest `manifest_sha256`, so that an image cannot weaken its own proof (""
+    for an image of another plan). No `levels` means all except train. `user` None is root. With `several_hosts`, the
+    container gets the files of HCCL.
     """
 
     image: str
@@ -97,8 +97,8 @@ class VerifyRequest:
 class Runner:
     """Where the script runs: the engine or image store with the image, and this host's NPUs.
 
-    Results are kept below `cache`; `say` prints a line now and then during a long run. `program` is the folder with the
-    verify script of this Cannery, which checks the files of images whose programs this host cannot run.
+    Results are stored below `cache`. `say` prints progress lines during a long run. `program` is the folder with
+    Cannery's own verify script, for images whose programs this host cannot run.
     """
 
     place: ImagePlace
@@ -111,7 +111,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Verified:
-    """Report and exit code of the script (0 passed, 1 failed, 3 unable), and whether they are from an earlier run."""
+    """The report and exit code of the script (0 passed, 1 failed, 3 unable), maybe from an earlier run."""
 
     report: dict[str, Any]
     status: int
@@ -122,8 +122,8 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
     """Verify an image. A stored pass of the same image, script and host is reused.
 
     If this host cannot run the programs of the image, only its files are checked, and the result is `PARTIAL`.
-    `on_check` is called with each check of a fresh run as it ends. Raises `UnableError` when the engine cannot start
-    the container, `VerifyFailedError` when the script gives no report.
+    `on_check` is called with each check of a new run as it ends. Raises `UnableError` if the engine cannot start the
+    container, and `VerifyFailedError` if the script prints no report.
     """
     if why := runner.place.cannot(request.arch):
         if request.require_npu:
@@ -146,23 +146,23 @@ def verify(request: VerifyRequest, runner: Runner, on_check: Callable[[Check], N
         report |= {"result": PARTIAL} if why else {}
         asked = {"levels": list(request.levels), "manifest_sha256": request.manifest_sha256}
         write_atomic(store, json.dumps({**report, ASKED: asked}, indent=1, ensure_ascii=False))
-    elif status == 1:  # passes of other hosts and levels are no proof any more
+    elif status == 1:  # earlier passes of other hosts and levels do not count any more
         for old in store.parent.glob(f"{_stem(request.image_id)}-*.json"):
             old.unlink(missing_ok=True)
     return Verified(report, status, reused=False)
 
 
 def _remembered(store: Path) -> dict[str, Any] | None:
-    """Return a stored report; None if there is none, or only a part of one after a crash."""
+    """Return a stored report; None if there is none, or if it is incomplete after a crash."""
     stored = _stored(store)
     return None if stored is None else {name: value for name, value in stored.items() if name != ASKED}
 
 
 def _stored(store: Path) -> dict[str, Any] | None:
-    """Return a stored report with the options of its run; None as `_remembered`."""
+    """Return a stored report with the options of its run; None like `_remembered`."""
 
     def passed(report: dict[str, Any]) -> dict[str, Any] | None:
-        # A result without ASKED, as they once were stored, is no proof for a push.
+        # Old results without ASKED are not a proof for a push.
         is_whole = {"result", "counts", ASKED} <= report.keys()
         return report if is_whole and report["result"] in {"passed", PARTIAL} else None
 
@@ -170,14 +170,14 @@ def _stored(store: Path) -> dict[str, Any] | None:
 
 
 def stored_results(cache: Path, image_id: str) -> list[Path]:
-    """Return the stored passes of an image on this host, as files."""
+    """Return the files with stored passes of an image on this host."""
     return sorted((cache / "verified").glob(f"{_stem(image_id)}-*.json"))
 
 
 def has_passed(cache: Path, image_id: str, manifest_sha256: str, *levels: str) -> bool:
-    """Whether verify has passed on this host for exactly this image, with that manifest in it: all levels, or `levels`.
+    """Whether verify has passed on this host for this image with this manifest, for all levels or for `levels`.
 
-    The result still counts when the NPUs or drivers of the host have changed: verify proves the image.
+    A pass still counts after the NPUs or drivers of the host have changed, because it is about the image.
     """
     asked = {"levels": [*levels], "manifest_sha256": manifest_sha256}
     found = map(_stored, stored_results(cache, image_id))
@@ -185,14 +185,14 @@ def has_passed(cache: Path, image_id: str, manifest_sha256: str, *levels: str) -
 
 
 def _stem(image_id: str) -> str:
-    """Return the start of the names of an image's stored results."""
+    """Return the start of the file names of an image's stored results."""
     return image_id.removeprefix("sha256:")[:24]
 
 
 def _report(
     request: VerifyRequest, runner: Runner, options: list[str], on_check: Callable[[Check], None]
 ) -> tuple[dict[str, Any], int]:
-    """Run the script in a container of the image; return its report, with seconds for each check, and its exit code."""
+    """Run the script in a container of the image. Return its report, with seconds for each check, and exit code."""
     begun, seconds = time.monotonic(), dict[str, float]()
 
     def note(check: Check) -> None:
@@ -246,13 +246,13 @@ def _run(request: VerifyRequest, runner: Runner, options: list[str], on_check: C
         with heartbeat(runner.say, lambda: "verifying", BEAT):
             return run_streamed(_command(container, runner.place), runner.place.env, on_check)
     except KeyboardInterrupt:
-        if isinstance(runner.place, EnginePlace):  # the engine goes on with a container whose client has ended
+        if isinstance(runner.place, EnginePlace):  # a container keeps running after its client has ended
             run(runner.place.engine.command("rm", "--force", name), env=runner.place.env, check=False)
         raise
 
 
 def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
-    """Return the command that starts a container. It has no network: the image has to bring all that it needs."""
+    """Return the command that starts a container without network: the image must have all that it needs."""
     if isinstance(place, EnginePlace):
         first, *rest = docker_arguments(container)
         return place.engine.command(first, "--network", "none", *label_words(), *rest)
@@ -263,14 +263,14 @@ def _command(container: Container, place: ImagePlace) -> tuple[str, ...]:
 def _look_command(request: VerifyRequest, runner: Runner, options: list[str]) -> tuple[str, ...]:
     """Return the command that runs this Cannery's script with this host's Python on the files of a stored image."""
     place = runner.place
-    assert isinstance(place, StorePlace)  # noqa: S101 - an engine runs what it has
+    assert isinstance(place, StorePlace)  # noqa: S101 - an engine can run all of its images
     env = json.dumps(place.store.needed(request.image).env)
     words = (sys.executable, "-Ic", _LOOK, str(runner.program), env, ",".join(NOT_OF_FILES), "--json", *options)
     return place.command(Box(place.store.lowers(request.image), words, outside=True))
 
 
 def run_streamed(command: Sequence[str | Path], env: Mapping[str, str], on_check: Callable[[Check], None]) -> Result:
-    """Run a command. Lines of its stderr that are checks are passed to `on_check`; the result is without them."""
+    """Run a command. Checks on its stderr are passed to `on_check` and are left out of the result."""
     others = []
     with (
         tempfile.TemporaryFile() as out,
