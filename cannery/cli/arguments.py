@@ -42,7 +42,7 @@ class Command:
 SET = options.target + options.wheelhouse + options.versions
 PLANNED = SET + options.sources
 PLAN = options.profile() + PLANNED
-BUILT = options.build + options.locked + options.several + options.proof
+BUILT = options.build + options.locked + options.several + options.again + options.proof
 PUSHED = options.registry + options.trusted + options.lesser
 MANY = "a profile or several; --chip and --arch take several too, with commas between them"
 LESSER = options.LESSER.items()

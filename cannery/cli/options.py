@@ -243,11 +243,9 @@ build = _below(
     _one("--with", WAYS, choices=("auto", "assemble", "bake"), dest="way", default="auto"),
     _switch("--reuse", "pull the image from REGISTRY if it is there, and build it otherwise"),
 )
-proof = _below(
-    "verify",
-    _switch("--verify-again", "run verify even if this image has already passed"),
-    _switch("--require-npu", "exit with code 4 if the NPU checks cannot run, instead of skipping them"),
-)
+again = _below("verify", _switch("--verify-again", "run verify even if this image has already passed"))
+REQUIRE_NPU = "exit with code 4 if the NPU checks cannot run, instead of skipping them"
+proof = _below("verify", _switch("--require-npu", REQUIRE_NPU))
 AGAINST = "compare an image that was made by hand with PROFILE, or with the nearest profile"
 RECORD = "write a proof to FILE: the results, without names of the host (needs NPUs, and --level npu or train)"
 verified = _below(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
 NOT_WITH_AGAINST = (
-    *("image", "level", "require_npu", "verify_again", "pin", "sources", "force"),
+    *("image", "level", "require_npu", "pin", "sources", "force"),
     *("src", "patches", "git_mirror", "wheelhouse", "record", "json"),
 )
 TARGET = ("cann", "chip", "os", "python", "base")

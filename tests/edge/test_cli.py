@@ -188,8 +188,8 @@ def test_dashes_are_no_options_value() -> None:
         (["check", "quickstart", "--chpi", "a3"], ["--chpi", "--chip"]),
         (["check", "quickstart", "--chpi=a3"], ["unknown option --chpi", "--chip"]),
         (
-            ["check", "quickstart", "--verify-again"],
-            ["unknown option --verify-again", "image and verify take it, build.py check does not"],
+            ["verify", "quickstart", "--verify-again"],
+            ["unknown option --verify-again", "image takes it, build.py verify does not"],
         ),
         (["list", "--no-cache"], ["unknown option --no-cache", "image takes it, build.py list does not"]),
         (
