@@ -88,7 +88,7 @@ diff: ## report what differs between two images, ARGS='OLD NEW': profiles, REVIS
 	$(RUN) diff
 report: ## write a page about PROFILE's image to out/reports (AGAINST=what diff takes: what changed; FORMAT=markdown)
 	$(RUN) report
-sbom: ## write the bill of materials of PROFILE's image as CycloneDX (FORMAT=spdx: as SPDX; OUTPUT=file)
+sbom: ## print the bill of materials of PROFILE's image as CycloneDX (FORMAT=spdx: as SPDX; OUTPUT=file: into a file)
 	$(RUN) sbom
 patches: ## list the patch sets, or what ARGS names: ARGS='summary verl-npu', 'port REPO FROM TO', 'new REPO --tree DIR'
 	$(RUN) patches

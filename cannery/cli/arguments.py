@@ -174,8 +174,8 @@ COMMANDS = {
     ),
     "sbom": Command(
         "report",
-        "write the bill of materials of an image: each package, its hash, licence and source",
-        "sbom quickstart --format spdx",
+        "print the bill of materials of an image, one JSON document: each package, its hash, licence and source",
+        "sbom quickstart --format spdx --output quickstart.spdx.json",
         options.profile(words=SHOWN) + PLANNED + options.form("cyclonedx", "spdx", "provenance") + options.document,
     ),
     "report": Command(
