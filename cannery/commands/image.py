@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
+    from cannery.host.io.place import ImagePlace
     from cannery.plan import Plan
     from cannery.ship.io.registry import Dock
     from cannery.verify.io.run import Verified
@@ -183,7 +184,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     plan = work.plan
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
     result = None if arguments.no_verify or why else verify_built(arguments, work, made.id)
-    made = replace(made, seconds=time.monotonic() - arguments.clock)
+    made = replace(_measured(work.place, made), seconds=time.monotonic() - arguments.clock)
     pushed = arguments.proof if arguments.push else ""
     is_unable = bool(why) and pushed != UNVERIFIED
     code = ExitCode.UNABLE if is_unable else exit_code(result)
@@ -211,6 +212,14 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
         keep_stamp(arguments, work, made.id, references, table(plan, references, again, result))
     return outcome
+
+
+def _measured(place: ImagePlace, made: Built) -> Built:
+    """Return `made` with its size as it is now: verify fetches layers that were still in a registry."""
+    if not isinstance(place, StorePlace):
+        return made
+    found = place.store.needed(made.id)
+    return replace(made, size=found.size, remote=sum(not place.store.is_here(layer) for layer in found.layers))
 
 
 def _lesser(work: Work, result: Verified | None, why: str, pushed: str) -> str:
@@ -333,11 +342,12 @@ def _value(plan: Plan, references: tuple[str, ...], made: Built, verified: Verif
 def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> str:
     """Return what is printed of an image that was made: a row a line."""
     result = "not run" if verified is None else summary_line(verified.report)
+    packed = f" (layers in the registry, which count compressed: {made.remote})" if made.remote else ""
     rows = {
         "image": references[0],
         "also tagged": ", ".join(references[1:]),
         "id": made.id,
-        "size": f"{made.size / 1e6:.0f} MB",
+        "size": f"{made.size / 1e6:.0f} MB{packed}",
         "layers": _layer_words(made),
         "pulled from": made.pulled,
         "steps": f"{made.total} ({made.cached} cached)" if made.total else "",

@@ -41,7 +41,8 @@ class Built:
     """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), build log.
 
     An image that was pulled instead of built has no steps and no log; `pulled` is where it came from. `seconds` is the
-    time of the whole command, which the caller sets.
+    time of the whole command, which the caller sets. `remote` is how many layers are in a registry and not here: `size`
+    has their compressed bytes, as no more is known.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Built:
     log: Path | None
     pulled: str = ""
     seconds: float = 0.0
+    remote: int = 0
 
 
 def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:

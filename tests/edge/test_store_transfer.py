@@ -20,12 +20,14 @@ from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 from cannery.assemble.image import PYTHON_LABEL
 from cannery.assemble.io.code import known_python
 from cannery.commands import place
+from cannery.commands.image import _measured, table
 from cannery.engine.io.registry import Access, Login
 from cannery.engine.io.transfer_view import TransferView
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import StorePlace
 from cannery.making import foundation
+from cannery.making.image import Built
 from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image
 from cannery.ship.published import LIST_TYPE
 from cannery.store.describe import DOCKER, OCI
@@ -35,6 +37,7 @@ from cannery.store.io.store import Store
 from cannery.store.io.transfer import Route, bring, fetch, push
 from cannery.util.io.pip_settings import PipSettings
 from cannery.util.io.waiting import WAITS
+from tests.unit.factories import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -348,6 +351,24 @@ def test_a_pull_fetches_what_an_earlier_one_has_left_there(store: Store, registr
     other = left_there(store, registry, LOWER, UPPER)
     fetch(other, route(registry), "arm64")
     assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [True, True]
+
+
+def test_the_size_of_an_image_reports_which_layers_count_compressed(store: Store, registry: StoringRegistry) -> None:
+    other = left_there(store, registry, LOWER, UPPER)
+    packed = [store.needed_layer(sha(tar)).size for tar in (LOWER, UPPER)]
+    assert packed[0] < len(LOWER)
+    image = Built(other.needed(route(registry).reference).id, 0, 2, (), 0, 0, None)
+
+    def now() -> tuple[int, int, bool]:
+        made = _measured(placed(other), image)
+        text = table(plan(), plan().references, made, None)
+        return made.size, made.remote, f"which count compressed: {made.remote})" in text
+
+    assert now() == (sum(packed), 2, True)
+    other.bring([sha(LOWER)])
+    assert now() == (len(LOWER) + packed[1], 1, True)
+    other.bring([sha(UPPER)])
+    assert now() == (len(LOWER) + len(UPPER), 0, False)
 
 
 @pytest.mark.parametrize("mounts", ["yes", "no"])
