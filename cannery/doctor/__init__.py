@@ -1,4 +1,4 @@
-"""`doctor`: judges a host by small pure functions over what it shows; `CHECKS` lists them, in the order printed."""
+"""`doctor`: checks a host with small pure functions over its facts. `CHECKS` lists them in the order of printing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECKS: tuple[Callable[[HostFacts, Wanted], Iterator[Check]], ...] = (
 
 
 def diagnose(facts: HostFacts, wanted: Wanted) -> tuple[Check, ...]:
-    """Return every check of a host, in order. What it does not show is `unknown`, never ok."""
+    """Return all checks of a host, in order. A fact that the host does not show is `unknown`, never ok."""
     return tuple(found for check in CHECKS for found in check(facts, wanted))
 
 
@@ -52,7 +52,7 @@ def counts(checks: Sequence[Check]) -> dict[State, int]:
 
 
 def report_lines(checks: Sequence[Check]) -> Iterator[str]:
-    """Yield a line a check, with its next step below it, and the counts at the end."""
+    """Yield a line for each check, its next step below it, and the counts at the end."""
     width = max((len(check.id) for check in checks), default=0)
     for check in checks:
         yield f"{check.state:<8} {check.id:<{width}}  {check.message}"

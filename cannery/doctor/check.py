@@ -1,4 +1,4 @@
-"""What `doctor` reports: one check a line, with its state and the next step; and what it compares a host with."""
+"""The results of `doctor` (a check with its state and next step), and what it compares a host with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AS_ROOT = "run doctor as root"
 
 
 class State(StrEnum):
-    """What a check found. `unknown`: nothing on this host shows it."""
+    """The result of a check. `unknown`: the host does not show it."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,7 +31,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line: a stable id, the state, a message, and what to do next ("" for nothing)."""
+    """One check: a stable id, the state, a message, and what to do next ("" for nothing)."""
 
     id: str
     state: State
@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True)
 class DriverWish:
-    """What the releases of a set ask of the driver: a cell of the compatibility table, who asks, and its sources."""
+    """The driver that a set requires: a cell of the compatibility table, the releases that require it, and sources."""
 
     wanted: str
     who: str
@@ -50,12 +50,12 @@ class DriverWish:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the host is compared with. `several_hosts`: the jobs of the profile run on several.
+    """What the host is compared with.
 
-    `target` is None without a profile, and `named` is then the chip that the user names. `image_bytes` is what a
-    build of its image takes on the engine's disk, None if that is not known. With `layers_only` it is without the
-    base: the size of a CANN base is known only after a pull. `shm_bytes` is the shared memory of its containers,
-    `user` their user, None for root.
+    `target` is None without a profile; `named` is then the chip that the user names. `image_bytes` is the disk space
+    for a build of the image, None if unknown. With `layers_only`, it does not include the base, because the size of a
+    CANN base is only known after a pull. `shm_bytes` is the shared memory of its containers, `user` is their user
+    (None: root). `several_hosts`: the profile's jobs run on several hosts.
     """
 
     chips: Mapping[str, ChipAccess]
@@ -72,27 +72,27 @@ class Wanted:
     several_hosts: bool = False
 
     def chip(self, facts: HostFacts) -> Chip | None:
-        """Return the host's chip where the PCI bus shows one known kind alone, else the one that is wanted."""
+        """Return the host's chip if the PCI bus shows exactly one known chip, else the wanted one."""
         seen = seen_chips(facts, self.drivers)
         return seen[0] if len(seen) == 1 else self.wanted_chip
 
     @property
     def wanted_chip(self) -> Chip | None:
-        """The target's chip, else the one that the user names."""
+        """The chip of the target, or else the one that the user names."""
         return self.target.chip if self.target else self.named
 
     def access(self, facts: HostFacts) -> ChipAccess:
-        """Return how containers reach that chip. An unknown chip counts as A2: only the newest differ."""
+        """Return the device nodes and paths of that chip. An unknown chip counts as A2: only the newest differ."""
         return self.chips[self.chip(facts) or Chip.A2]
 
 
 def seen_chips(facts: HostFacts, drivers: Drivers) -> tuple[Chip, ...]:
-    """Return the chips that the PCI bus shows, each once."""
+    """Return the chips on the PCI bus, without repeats."""
     return tuple(dict.fromkeys(drivers.pci[device] for device, _ in facts.pci or () if device in drivers.pci))
 
 
 def _found(state: State) -> Callable[..., Check]:
-    """Return what makes a check of this state from its id, its message, and what to do next."""
+    """Return a function that makes a check with this state."""
 
     def check(name: str, message: str, step: str = "") -> Check:
         return Check(name, state, message, step)
@@ -105,10 +105,10 @@ error, unknown = _found(State.ERROR), _found(State.UNKNOWN)
 
 
 def closed(name: str, *paths: str) -> Check:
-    """Return a check that has no result, since this user cannot read `paths`."""
+    """Return a check without result, because this user cannot read `paths`."""
     return unknown(name, f"this user cannot read {', '.join(paths)}", AS_ROOT)
 
 
 def gigabytes(number: int) -> str:
-    """Return bytes in words."""
+    """Return a number of bytes as a text in GB."""
     return f"{number / (1 << 30):,.1f} GB"

@@ -1,4 +1,4 @@
-"""The machine: its engine and what that needs, kernel, memory, and what several machines need to train together."""
+"""Checks of the machine: the engine and its needs, kernel, memory, and files for training on several machines."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 INSTALL = "apt-get install docker.io docker-buildx, or Docker's own packages"
-# Of an Ascend image with its layers (a report of one that CI disks cannot hold: volcano-sh/kthena pull 494).
+# The size of an Ascend image with its layers (one was too large for CI disks: volcano-sh/kthena pull 494).
 USUAL_IMAGE = 24_000_000_000
 
 
 def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report whether an engine answers; a tree shows only whether one is installed."""
+    """Report whether an engine answers. A copied file tree only shows whether one is installed."""
     if facts.engine is None:
         program = next((path for path in DOCKER_PROGRAMS if path in facts.paths), "")
         if program:
@@ -58,7 +58,7 @@ def docker(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def sandbox(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report whether images are verified without an engine: that runs their programs in sandboxes."""
+    """Report whether images can be verified without an engine, which needs sandboxes."""
     if facts.no_sandbox == "":
         yield ok("sandbox", "commands of an image run here without Docker")
     elif facts.no_sandbox and facts.engine and not facts.engine.problem:
@@ -69,7 +69,7 @@ def sandbox(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Warn of an engine that maps users: its containers can open only the nodes that everybody may open."""
+    """Warn about an engine that maps users: its containers can only open nodes that are open to everybody."""
     user_map = facts.engine.user_map if facts.engine else ""
     shut = [node.path for node in facts.nodes if node.mode & 0o006 != 0o006]
     if not user_map or not shut:
@@ -80,7 +80,7 @@ def users(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def runtime(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report whether the ascend runtime is there and complete; it is one of two ways, and not needed."""
+    """Report whether the ascend runtime is installed and complete. It is optional: nodes can be mapped instead."""
     if DAEMON_JSON in facts.unreadable:
         yield closed("docker.runtime", DAEMON_JSON)
         return
@@ -117,7 +117,7 @@ def _entry(facts: HostFacts, path: str, *, default: bool) -> Check:
 
 
 def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Compare the room where images are kept with what the image takes."""
+    """Compare the free disk space for images with the size of the image."""
     needed, takes = USUAL_IMAGE, f"an image for NPUs takes about {gigabytes(USUAL_IMAGE)} with its CANN base"
     size = wanted.image_bytes
     if size is not None and not (wanted.layers_only and size <= USUAL_IMAGE):
@@ -150,7 +150,7 @@ def overlay(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Report whether images of the other architecture can be built: QEMU has to be registered with the kernel."""
+    """Report whether images for the other architecture can be built, which needs QEMU registered with the kernel."""
     if facts.arch is None:
         return
     other = Arch.ARM64 if facts.arch is Arch.AMD64 else Arch.AMD64
@@ -173,7 +173,7 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report that this is a container, where it is one: the rest is then its view, not the host's."""
+    """Warn if this is a container: other checks then show its view, not the host's."""
     mark = next((path for path in CONTAINER_MARKS if path in facts.paths), "")
     if mark:
         message = f"{mark} exists: this is a container, and the checks of the engine and of disks show its own view"
@@ -181,15 +181,15 @@ def inside(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 LONGEST_VERSION = 40  # characters that are printed
-# What a container of docker's own gets, and what a host that is a container has.
+# Docker's default size of shared memory.
 DOCKER_SHM = 64 << 20
-SHM = "/dev/shm"  # noqa: S108 - looked at, not written to
+SHM = "/dev/shm"  # noqa: S108 - read only
 # Chips whose NPUs have network cards of their own.
 WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
 
 
 def kernel(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report which system this is."""
+    """Report the kernel and the system."""
     release = facts.texts.get(RELEASE, "").strip()
     name = re.search(r'^PRETTY_NAME="?([^"\n]+)', facts.texts.get(OS_RELEASE, ""), re.MULTILINE)
     system = ", ".join(filter(None, (name[1] if name else "", str(facts.arch or ""))))
@@ -200,7 +200,7 @@ def kernel(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def page_size(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Warn of large pages, for which jemalloc has to be made (Kunpeng machines often have them)."""
+    """Warn about large pages, for which jemalloc has to be built (Kunpeng machines often have them)."""
     if facts.page is None:
         yield unknown("page-size", "only the running host shows it", "getconf PAGESIZE")
     elif facts.page > 4096:
@@ -215,7 +215,7 @@ def page_size(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Compare the memory with the shared memory of a container, which is a part of it."""
+    """Compare the available memory with the shared memory of a container, which uses it."""
     total = facts.memory.get("MemTotal")
     if total is None:
         yield unknown("memory", "/proc/meminfo is missing", "free -g")
@@ -230,7 +230,7 @@ def memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Look at the host's /dev/shm, which containers with --ipc host take; others have one of --shm-size."""
+    """Check the host's /dev/shm. Containers with --ipc host use it, others have their own with --shm-size."""
     if facts.shm is None:
         yield unknown("shm", f"{SHM} is missing, or only the running host shows its size", f"df -h {SHM}")
         return
@@ -245,7 +245,7 @@ def shared_memory(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Look at /etc/hccn.conf, the addresses of the NPUs' own network cards: several machines need it."""
+    """Check /etc/hccn.conf, which has the addresses of the NPUs' network cards. Jobs on several machines need it."""
     if not facts.cards or wanted.chip(facts) not in WITH_NETWORK:
         return
     if HCCN in facts.unreadable:
@@ -267,7 +267,7 @@ def hccn(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def ranktable(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Warn of a ranktable of another chip generation, which HCCL refuses (case D10)."""
+    """Warn about a ranktable of another chip generation, which HCCL refuses (case D10)."""
     text, chip = facts.texts.get(RANKTABLE), wanted.chip(facts)
     if RANKTABLE in facts.unreadable:
         yield closed("ranktable", RANKTABLE)

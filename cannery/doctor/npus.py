@@ -1,6 +1,7 @@
-"""The NPUs and their driver: on the bus, as nodes, and who may open them; which chip they are.
+"""Checks of the NPUs and their driver.
 
-Of the driver and the firmware: whether they are whole, fit each other, and fit the CANN of the image.
+For the NPUs: the PCI bus, the device nodes, who may open them, and the chip. For driver and firmware: whether they are
+complete, fit each other, and fit the CANN of the image.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from cannery.doctor.check import Check, Wanted
     from cannery.host.facts import HostFacts, Node
 
-# PCI class of a processing accelerator; the vendor's network cards have others.
+# The PCI class of a processing accelerator. The vendor's network cards have other classes.
 ACCELERATOR = "0x1200"
 REINSTALL = "install the Ascend driver, or install it again for this kernel; then restart"
 DRIVER_PACKAGE = "install the Ascend driver (HDK)"
 OWNERS = "the driver's installer makes them HwHiAiUser's, 0660: install it again, or chgrp and chmod them so"
-# Names that npu-smi prints, and that mean something else elsewhere, or nothing: 910B alone is of the first family (its
-# rows show DDR beside 32 GB of HBM, as in vllm-project/vllm-ascend issue 3010; an A2 prints 910B1 to 910B4), and each
-# die of an A3 is Ascend910 (issues 2082 and 12980 there).
+# Names in npu-smi that differ from those elsewhere. 910B without a digit is the first family (its rows show DDR and 32
+# GB of HBM, as in vllm-project/vllm-ascend issue 3010); an A2 prints 910B1 to 910B4. Each die of an A3 is Ascend910
+# (issues 2082 and 12980 there).
 SMI_CHIPS = {"910b": Chip.A1, "ascend910": Chip.A3}
 SMI_A5 = re.compile(r"(?:ascend)?950[a-z]*")
 SMI_NAME = re.compile(r"^\|\s*\d+\s+(\S+)\s*\|", re.MULTILINE)
@@ -45,7 +46,7 @@ def _npus(facts: HostFacts, wanted: Wanted) -> list[str]:
 
 
 def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Compare the NPUs on the PCI bus with the nodes that the driver made of them."""
+    """Compare the NPUs on the PCI bus with the driver's device nodes."""
     npus, nodes = _npus(facts, wanted), facts.cards
     listed = (
         f"/dev/davinci{{{','.join(map(str, nodes))}}}" if len(nodes) > 1 else f"/dev/davinci{''.join(map(str, nodes))}"
@@ -79,7 +80,7 @@ def cards(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Name the manager nodes that are missing beside cards."""
+    """Report missing manager nodes on a host with cards."""
     if not facts.cards:
         return
     present = {node.path for node in facts.nodes}
@@ -96,7 +97,7 @@ def managers(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report who owns the nodes, and whether the user may open them, also as a user other than root in a container."""
+    """Report who owns the nodes, and whether the user may open them, on the host and in a container."""
     if not facts.nodes:
         return
     shown = [_owned(facts, node) for node in facts.nodes]
@@ -139,13 +140,13 @@ def _owned(facts: HostFacts, node: Node) -> str:
 
 
 def _opens(user: User, node: Node) -> bool:
-    """Whether a user may read and write a node, by its owner, group and permission bits."""
+    """Whether a user may read and write a node, by its owner, group and mode."""
     wanted = 0o600 if user.uid == node.uid else 0o060 if node.gid in user.groups else 0o006
     return user.uid == 0 or node.mode & wanted == wanted
 
 
 def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Report whether the user of an image that is not root's opens the nodes, in the group that `run` adds."""
+    """Report whether the image's user (not root) may open the nodes with the group that `run` adds."""
     user = wanted.user
     if user is None or not facts.nodes:
         return
@@ -161,7 +162,7 @@ def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def chip(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Report which chip the host has, from its PCI ids, else from npu-smi, and whether the image is for it."""
+    """Report the chip of the host, from PCI ids or else npu-smi, and whether the image is for it."""
     strange = [device for device in _npus(facts, wanted) if device not in wanted.drivers.pci]
     seen, source = seen_chips(facts, wanted.drivers), "PCI id"
     if not seen:
@@ -191,7 +192,7 @@ def _named(found: Chip, wanted: Wanted) -> str:
 
 
 def smi(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Report what npu-smi answers."""
+    """Report the output of npu-smi."""
     place = next((path for path in sorted(facts.paths) if path.endswith("/npu-smi")), "")
     if not place:
         hidden = sorted(path for path in facts.unreadable if path.endswith("/npu-smi"))
@@ -220,7 +221,7 @@ def _is_npu_host(facts: HostFacts, wanted: Wanted) -> bool:
 
 
 def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Name the files of the driver that containers mount and that are missing."""
+    """Report missing files of the driver that containers mount."""
     if not _is_npu_host(facts, wanted):
         return
     if facts.install != ASCEND:
@@ -248,7 +249,7 @@ def files(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def folders(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
-    """Name folders in place of files and nodes: docker's -v makes one of a path that is missing."""
+    """Report folders in place of files and nodes. Docker's -v makes a folder if the source is missing."""
     if facts.folders:
         names = sorted(facts.folders)
         message = f"{', '.join(names)}: a folder in place of a file, as docker's -v makes of a missing one"
@@ -257,7 +258,7 @@ def folders(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
 
 
 def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Judge the driver's version: against the CANN of the image, and what the image's releases ask for."""
+    """Check the driver's version against the CANN of the image and the requirements of its releases."""
     if not _is_npu_host(facts, wanted):
         return
     place = f"{facts.install}/driver/version.info"
@@ -288,7 +289,7 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
 
 
 def _against(found: str, wanted: Wanted) -> Check:
-    """Judge a driver by images/drivers.yaml. A pair that is in no row is unknown, never ok (case D12)."""
+    """Check a driver against images/drivers.yaml. A pair without a row is unknown, never ok (case D12)."""
     series, table = series_of(found), wanted.drivers
     if wanted.target is None:
         fits = table.fitting(series)
@@ -322,7 +323,7 @@ def _against(found: str, wanted: Wanted) -> Check:
 
 
 def firmware(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
-    """Compare the firmware with the range that the driver takes."""
+    """Compare the firmware with the range in the driver's version.info."""
     if not _is_npu_host(facts, wanted) or not facts.driver:
         return
     place = f"{facts.install}/firmware/version.info"

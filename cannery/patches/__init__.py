@@ -1,4 +1,4 @@
-"""Patch sets: which there are, how they are read, what they change, and the edits that plugins make to other trees.
+"""Patch sets: where they are, how they are read, what they change, and edits that plugins make to other trees.
 
-Git applies them (`io`). What became of a patch is a value, with its problems in words.
+Git applies them (`io`). The result of a patch is a value with its changes or problems.
 """

@@ -1,4 +1,4 @@
-"""A patch set: the patch files for one commit of one repository, found by that commit; their text; which there are."""
+"""Patch sets: the patch files for one commit of one repository, the search for them by commit, and their text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import Catalog
 
-# Shorter hashes may be words, or fit another commit by chance.
+# Shorter hashes may be words, or match another commit by chance.
 SHORTEST = 7
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST},40}}")
 HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -27,7 +27,7 @@ SHOWN = 12
 
 @dataclass(frozen=True)
 class PatchFile:
-    """A patch file: its name without `.patch`, its text as git gets it, and the hex SHA-256 of the file."""
+    """A patch file: its name without `.patch`, its text for git, and the hex SHA-256 of the file."""
 
     name: str
     text: bytes
@@ -36,9 +36,9 @@ class PatchFile:
 
 @dataclass(frozen=True)
 class PatchSet:
-    """The patches of `repo` for the commit `rev` (a full or short hash, as the folder says), from `origin` in words.
+    """The patches of `repo` for the commit `rev` (a full or short hash, from the folder name). `origin` is a text.
 
-    `files` are in the order in which they apply, which is that of their names.
+    `files` are sorted by name, and are applied in this order.
     """
 
     repo: str
@@ -51,19 +51,19 @@ class PatchSet:
 
     @property
     def folder(self) -> str:
-        """Its place in `origin`, as the user knows it."""
+        """Its folder in `origin`."""
         return f"{self.repo}/{self.rev}"
 
     @property
     def keeper(self) -> str:
-        """Who keeps it, in words: a plugin, or a folder of sets."""
+        """The plugin or the folder of sets that has it."""
         return self.origin.removesuffix(f"/{self.folder}")
 
 
 def find_set(sets: Iterable[PatchSet], commit: str) -> PatchSet | None:
-    """Return the set for `commit`, both being full or short hashes; None if there is none for it.
+    """Return the set for `commit`, or None. Both hashes may be full or short.
 
-    Raises FindingsError where a set's revision or `commit` is no hash, or more than one set fits.
+    Raises `FindingsError` if `commit` or the revision of a set is not a hash, or if more than one set fits.
     """
     found = fitting_sets(sets, commit)
     if len(found) > 1:
@@ -73,9 +73,9 @@ def find_set(sets: Iterable[PatchSet], commit: str) -> PatchSet | None:
 
 
 def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
-    """Return the sets for `commit` in their order, all being full or short hashes.
+    """Return the sets for `commit` in order. All hashes may be full or short.
 
-    Raises FindingsError where a set's revision or `commit` is no hash.
+    Raises `FindingsError` if `commit` or the revision of a set is not a hash.
     """
     known = tuple(sets)
     wanted = commit.lower()
@@ -90,10 +90,10 @@ def fitting_sets(sets: Iterable[PatchSet], commit: str) -> tuple[PatchSet, ...]:
 
 
 def completed(text: bytes, lost: int) -> bytes:
-    """Return the text of a patch that is cut off at its end, such that git reads it.
+    """Return the text of a truncated patch, completed so that git can read it.
 
-    `lost` is how many context lines of its last hunk are damaged: 1, its last line has no end; 2, the line after
-    that one is lost too.
+    `lost` is the number of damaged context lines in its last hunk. 1: the last line has no line end. 2: the line after
+    it is missing too.
     """
     headers = list(re.finditer(rb"^" + HUNK.pattern, text, re.MULTILINE))
     if headers and lost > 1:
@@ -105,21 +105,21 @@ def completed(text: bytes, lost: int) -> bytes:
 
 
 def with_line_feeds(text: bytes) -> bytes:
-    """Return a patch whose own header lines end in CRLF with line feeds: an editor or a checkout has changed it."""
+    """Return a patch with LF line ends if its header lines end in CRLF, which an editor or a checkout has added."""
     return text.replace(b"\r\n", b"\n") if CRLF_HEADER.search(text) else text
 
 
 def strip_level(text: bytes) -> int:
-    """Return how many folders git takes off the paths: none where both sides of each file are the same path.
+    """Return how many folders git strips from the paths: 0 if both sides of each file have the same path, else 1.
 
-    That is how git writes them under `diff.noprefix`. Tools that write `a/` on both sides mean it as a prefix.
+    Git writes equal paths with `diff.noprefix`. `a/` on both sides is still a prefix.
     """
     sides = [pair for pair in SIDES.findall(text) if b"/dev/null" not in pair]
     return 0 if sides and all(old == new and not old.startswith((b"a/", b"b/")) for old, new in sides) else 1
 
 
 def surplus(text: bytes) -> int | None:
-    """Return the line after the first hunk that has more lines than its header counts: git would ignore them."""
+    """Return the number of the first line after a hunk that is longer than its header counts. Git would ignore it."""
     lines = [*text.split(b"\n"), b""]
     at = 0
     while at < len(lines):
@@ -142,7 +142,7 @@ def surplus(text: bytes) -> int | None:
 
 @dataclass(frozen=True)
 class KeptSet:
-    """A patch set: what component and revision it is for, where it is kept, and the profiles that use it."""
+    """A patch set: its component and revision, its origin, and the profiles that use it."""
 
     component: str
     rev: str
@@ -155,7 +155,7 @@ class KeptSet:
 
 
 def kept_sets(catalog: Catalog, sets: Sequence[PatchSet]) -> tuple[KeptSet, ...]:
-    """Return every set that plugins of the catalog keep, then those of folders, by component and revision."""
+    """Return all sets of plugins in the catalog and of folders, sorted by component and revision."""
     found = [
         KeptSet(patched, rev, f"{plugin} at {commit[:SHOWN]}", _users(catalog, patched, rev, (plugin, commit)))
         for plugin, component in catalog.sources.items()
@@ -170,7 +170,7 @@ def kept_sets(catalog: Catalog, sets: Sequence[PatchSet]) -> tuple[KeptSet, ...]
 
 
 def component_named(catalog: Catalog, repo: str) -> str | None:
-    """Return the source component that a repo's name means: its own name, one with that package, or a plugin's word."""
+    """Return the source component for a repo: by name, by a plugin's name for it, or by package."""
     sources = catalog.sources
     wanted = canonicalize_name(repo)
     words = {word: name for one in sources.values() if one.patch_sets for word, name in one.patch_sets.repos.items()}
@@ -179,7 +179,7 @@ def component_named(catalog: Catalog, repo: str) -> str | None:
 
 
 def _users(catalog: Catalog, component: str, rev: str, plugin: tuple[str, str] | None) -> tuple[str, ...]:
-    """Return the profiles that pin a component to `rev`, and the plugin (name, commit) that keeps the set."""
+    """Return the profiles that pin a component to `rev`, and the `plugin` of the set to its commit."""
     found = []
     for name, profile in catalog.profiles.items():
         commits = {pin.name: pin.commit for pin in profile.components}

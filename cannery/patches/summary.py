@@ -1,10 +1,10 @@
-"""What patches change, by class and function, and where a plugin's own, hand-written table names something else.
+"""The changes of patches by class and function, and differences from a plugin's hand-written table.
 
-A change of a Python file is read from its syntax; nothing of the file is run. Statements inside if, try, with, for,
-while and match belong to the scope around them, and remember their branch. What is inside a function belongs to the
-function. Comments and layout do not count.
+Changes of a Python file are found in its syntax tree; no code is run. Statements inside if, try, with, for, while and
+match belong to the scope around them, together with their branch. Statements in a function belong to the function.
+Comments and layout are ignored.
 
-The plugin's table is patch_summary.yaml in the form of verl_npu. Imports and attributes need not be listed in it.
+The plugin's table is patch_summary.yaml in the form of verl_npu. It need not list imports and attributes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 class Action(StrEnum):
-    """What happened to a name, in the words of patch_summary.yaml. A class with changes inside is UPDATED."""
+    """What happened to a name, in the terms of patch_summary.yaml. A class with changed members is UPDATED."""
 
     ADDED = "added"
     REPLACED = "replaced"
@@ -37,7 +37,7 @@ class Action(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a name is bound to, in the words of patch_summary.yaml; a module attribute is an import."""
+    """What a name is bound to, in the terms of patch_summary.yaml. A module attribute is an import."""
 
     METHOD = "method"
     ATTRIBUTE = "attribute"
@@ -47,7 +47,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One name of a file that changes; of a member of a class it is `Class.member`."""
+    """One changed name in a file. A member of a class is `Class.member`."""
 
     name: str
     kind: Kind
@@ -55,10 +55,10 @@ class Change:
 
 
 def changed_names(path: str, before: bytes | None, after: bytes | None) -> tuple[Change, ...]:
-    """Return the names that change when the text `before` of a file becomes `after`; None: there is no file.
+    """Return the names that differ between the texts `before` and `after` of a file (None: no file).
 
-    They are in the order of the new text, a class before its members; those that are gone follow. A file that is not
-    Python by its name has none. Raises `FindingsError` with file:line for what is not Python.
+    They are in the order of the new text, and deleted names come last. A file whose name does not end in .py or .pyi
+    has none. Raises `FindingsError` with file:line if the text is not Python.
     """
     if before == after or not path.endswith(PYTHON_ENDS):
         return ()
@@ -79,10 +79,10 @@ def changed_names(path: str, before: bytes | None, after: bytes | None) -> tuple
 
 
 def _names_of(path: str, data: bytes, state: str) -> dict[str, tuple[Kind, str]]:
-    """Return the names of a Python file as `_names`. Raises `FindingsError` with file:line; `state` names the text."""
+    """Return the names of a Python file like `_names`. Raises `FindingsError`; `state` describes the text."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a plain text and the like: the file's own affair
+            warnings.simplefilter("ignore")  # such as for "\d" in a plain string
             return _names(ast.parse(data, filename=path).body)
     except SyntaxError as error:
         what, where = error.msg, f"{path}:{error.lineno or 1}"
@@ -106,9 +106,9 @@ def _names(body: Sequence[ast.stmt], prefix: str = "") -> dict[str, tuple[Kind, 
 
 
 def _bindings(body: Iterable[ast.stmt], under: str = "") -> Iterator[tuple[Kind, str, str, ast.stmt]]:
-    """Yield (kind, name, content, statement) of what each statement of a scope binds, in the order of the text.
+    """Yield (kind, name, content, statement) for each name that a scope binds, in the order of the text.
 
-    The content is without line numbers and comments. `under`, the statements around it, is a part.
+    The content has no line numbers and comments. It includes `under`, the statements around it.
     """
     for statement in body:
         for kind, name, content in _bound(statement):
@@ -119,7 +119,7 @@ def _bindings(body: Iterable[ast.stmt], under: str = "") -> Iterator[tuple[Kind,
 
 
 def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
-    """Yield the statements in the blocks of a compound statement, each with what is written before its block."""
+    """Yield the statements in the blocks of a compound statement, each with the header of its block."""
     header = "".join(ast.dump(child) for child in ast.iter_child_nodes(node) if not isinstance(child, BLOCKS))
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else ():
@@ -130,7 +130,7 @@ def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:
-    """Yield (kind, name, content) of what a statement binds itself; the content "" is the statement."""
+    """Yield (kind, name, content) for each name that a statement binds. The content "" means the whole statement."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield Kind.METHOD, name, ""
@@ -163,7 +163,7 @@ WHOLE = frozenset({Action.ADDED, Action.DELETED})
 
 @dataclass(frozen=True)
 class FileChanges:
-    """A file that a patch changes; `names` are empty of one that is not Python, or has changes of another kind."""
+    """A file that a patch changes. `names` is empty for a file that is not Python."""
 
     path: str
     action: Action
@@ -172,7 +172,7 @@ class FileChanges:
 
 @dataclass(frozen=True)
 class PatchChanges:
-    """What one patch changes: the repo and revision of its set, who keeps that, and its name without `.patch`."""
+    """The changes of one patch: repo, revision and keeper of its set, and its name without `.patch`."""
 
     repo: str
     rev: str
@@ -183,7 +183,7 @@ class PatchChanges:
 
 @dataclass(frozen=True)
 class Listed:
-    """What a plugin's table has for one commit of a repo: {patch: names}; a member of a class is `Class.member`."""
+    """The entries of a plugin's table for one commit of a repo: {patch: names}. Class members are `Class.member`."""
 
     repo: str
     rev: str
@@ -193,7 +193,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Difference:
-    """What the table lists (`said`) and what the patch really does (`so`); `file` is a patch's name."""
+    """A difference: what the table lists (`said`), and what the patch does (`so`). `file` is the name of the patch."""
 
     repo: str
     file: str
@@ -205,7 +205,7 @@ class Difference:
 
 
 def summary_lines(patches: Iterable[PatchChanges]) -> Iterator[str]:
-    """Yield a line for each set, file and changed name."""
+    """Yield the lines of the summary: one for each set, file and changed name."""
     title = ""
     for patch in patches:
         if title != (title := f"{patch.repo} {patch.rev} ({patch.keeper})"):
@@ -217,15 +217,15 @@ def summary_lines(patches: Iterable[PatchChanges]) -> Iterator[str]:
 
 
 def outermost(names: Sequence[Change]) -> tuple[Change, ...]:
-    """Return changes without the members of classes that are new or gone."""
+    """Return changes without the members of classes that are added or deleted."""
     whole = {one.name for one in names if one.kind is Kind.CLASS and one.action in WHOLE}
     return tuple(one for one in names if one.name.rpartition(".")[0] not in whole)
 
 
 def read_table(text: str, where: str) -> tuple[Listed, ...]:
-    """Read a patch_summary.yaml, scalars as they are written; `where` is how messages call the file.
+    """Read a patch_summary.yaml, with all scalars as texts; `where` is the name of the file in messages.
 
-    Keys that the plugin does not print are ignored. Raises `UsageError` for what is not such a file.
+    Keys that the plugin does not print are ignored. Raises `UsageError` for any other file.
     """
     try:
         value = yaml.BaseLoader(text).get_single_data()
@@ -240,14 +240,14 @@ def read_table(text: str, where: str) -> tuple[Listed, ...]:
 
 
 def _listed(value: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
-    """Return a patch's name and what is listed of it."""
+    """Return the name of a patch and its listed names."""
     classes, members = (value["diff"].get(key) or () for key in ("class_changes", "module_changes"))
     inside = [f"{one['name']}.{part['name']}" for one in classes for part in one.get("changes") or ()]
     return value["name"], frozenset([*(one["name"] for one in (*classes, *members)), *inside])
 
 
 def differences(patches: Iterable[PatchChanges], table: Sequence[Listed]) -> Iterator[Difference]:
-    """Yield where the table differs from what patches change. Patches that only the table has are not compared."""
+    """Yield the differences between the table and the patches. Patches that are only in the table are ignored."""
     for patch in patches:
         found = [
             one.names[patch.name]

@@ -1,1 +1,1 @@
-"""What an image holds, shown and compared: `diff`, `sbom` and `report`. Nothing is built for it."""
+"""Shows and compares the content of images: `diff`, `sbom` and `report`. Nothing is built for it."""

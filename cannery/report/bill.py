@@ -33,7 +33,7 @@ class Origin(StrEnum):
     SOURCE = "source"
 
 
-# The parts that are Python distributions, which `asked_by` names.
+# The origins of Python distributions. `asked_by` only names these.
 DISTRIBUTIONS = {Origin.WHEEL, Origin.SDIST, Origin.SOURCE}
 
 
@@ -160,7 +160,7 @@ def _source(plan: Plan, step: SourceStep, hosts: Mapping[str, Host]) -> Item:
 def _of_repository(
     name: str, version: str, commit: str, where: Mapping[str, str], hosts: Mapping[str, Host]
 ) -> PackageURL | None:
-    """Return the package URL of a commit: GitHub has a type of its own."""
+    """Return the package URL of a commit. GitHub has its own type."""
     if "github" in where:
         owner, _, repository = where["github"].partition("/")
         return PackageURL("github", owner, repository, commit)

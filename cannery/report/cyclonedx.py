@@ -1,4 +1,4 @@
-"""A bill of materials as CycloneDX 1.6 JSON (ECMA-424). cyclonedx-python-lib makes it: imported by `sbom` alone."""
+"""Writes a bill of materials as CycloneDX 1.6 JSON (ECMA-424), with cyclonedx-python-lib. Only `sbom` imports it."""
 
 from __future__ import annotations
 

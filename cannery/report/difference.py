@@ -1,4 +1,4 @@
-"""Compare two images by their plans, locks or manifests, and write the difference as text, tables or JSON."""
+"""Compares two images by their plans, locks or manifests, and writes the difference as text, tables or JSON."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _value(values: Mapping[str, str], name: str) -> str:
 
 
 def _shown(section: str, old: str, new: str) -> tuple[str, str]:
-    """Return two values as they are printed: hashes shortened, of lists of paths only what the other does not have."""
+    """Return two values for printing. Hashes are shortened, and path lists only have the entries that differ."""
     if section == "files":
         return old[:12], new[:12]
     one, other = old.split(":"), new.split(":")
@@ -113,7 +113,7 @@ def _shown(section: str, old: str, new: str) -> tuple[str, str]:
 
 
 def _sized(change: Change, old: Contents, new: Contents) -> Change:
-    """Return a change with the bytes of its layer, where they are known."""
+    """Return a change with the size of its layer, if it is known."""
     if change.section != "layers":
         return change
     one, other = (
@@ -123,7 +123,7 @@ def _sized(change: Change, old: Contents, new: Contents) -> Change:
 
 
 def _both(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the entries of names that both have: a file counts as changed if its name is the same."""
+    """Return the entries of names that both sides have."""
     names = [name for name in old if name in new]
     return {name: old[name] for name in names}, {name: new[name] for name in names}
 
@@ -142,7 +142,7 @@ def text_lines(found: Difference) -> Iterator[str]:
 
 
 def ends(found: Difference) -> Iterator[str]:
-    """Yield notes on the changes: how many layers are new, and what was not compared."""
+    """Yield notes on the changes: how many layers are new, and which sections were not compared."""
     if found.layers is not None:
         count, total, size = found.layers
         yield f"{count} of {total} layers are new" + (f", {size / 1e6:.1f} MB of wheels" if size else "")
@@ -194,13 +194,13 @@ def table_lines(table: Table) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Return text that Markdown shows as it is, in a line of its own or a cell."""
+    """Return text escaped for a line or a table cell in Markdown."""
     return re.sub(r"([\\`*_~<>|\[\]])", r"\\\1", " ".join(text.split()))
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What is known about one image; None for what is not known.
+    """The known facts about one image; None if unknown.
 
     - `packages`: {name: version}; `files`: {file name of a wheel: hex SHA-256}
     - `about`: {word: text} of the target, base and plan
@@ -221,7 +221,7 @@ class Contents:
 
 
 def of_lock(name: str, lock: Lock) -> Contents:
-    """Return the contents of a lock, which has packages alone."""
+    """Return the contents of a lock, which only has packages."""
     return Contents(
         name,
         packages={package.name: package.version for package in lock.packages},
@@ -231,7 +231,7 @@ def of_lock(name: str, lock: Lock) -> Contents:
 
 
 def of_manifest(name: str, value: Mapping[str, Any]) -> Contents:
-    """Return the contents of a manifest (docs/manifest.schema.json). Raises `ValueError` if it is none."""
+    """Return the contents of a manifest (docs/manifest.schema.json). Raises `ValueError` if it is not one."""
     if value.get("schema") != MANIFEST_SCHEMA:
         raise ValueError(f"schema {value.get('schema')!r} of a manifest is not known, only {MANIFEST_SCHEMA}")
     try:

@@ -34,7 +34,7 @@ NOT_VERIFIED = "no result of this plan on this host"
 
 
 class Known(NamedTuple):
-    """Kept on this host: the last result of verify (docs/verify-report.schema.json), and what the last build made."""
+    """Stored on this host: the last result of verify (docs/verify-report.schema.json), and spans of the last build."""
 
     proof: Mapping[str, Any] | None = None
     spans: Sequence[Span] = ()
@@ -157,7 +157,7 @@ def page_markdown(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-# The start of the bars and the greatest length of one, in the units of the drawing.
+# The left end of the bars and the greatest length of one, in units of the drawing.
 LEFT, WIDTH = 130.0, 220.0
 
 
@@ -182,7 +182,7 @@ def timeline(plan: Plan, spans: Sequence[Span]) -> Iterator[Bar]:
 
 
 def timeline_words(plan: Plan, spans: Sequence[Span]) -> str:
-    """Return the last build in words; "" if it is not known."""
+    """Return a text about the last build; "" if it is not known."""
     if not spans:
         return ""
     took = f"{_seconds(spans):.1f} s"

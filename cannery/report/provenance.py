@@ -1,7 +1,7 @@
 """The provenance of an image: an in-toto statement with SLSA's predicate (slsa.dev/spec/v1.0/provenance).
 
-All of it comes from the plan: names of indexes and bases, but no address of a mirror, no path and no setting of this
-host. Who built the image is proved by a signature and not by this text.
+All of it comes from the plan. It has names of indexes and bases, but no mirror addresses, paths or settings of this
+host. A signature, not this text, proves who built the image.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _used(item: Item) -> dict[str, Any]:
     }
 
 
-# The notes of a part that belong into a provenance.
+# The notes of a part that a provenance has.
 KEPT = ("index", "patched by", "changed")
 
 

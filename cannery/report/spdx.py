@@ -1,4 +1,4 @@
-"""A bill of materials as SPDX 2.3 JSON (spdx.github.io/spdx-spec/v2.3). The format is small, and written by hand."""
+"""Writes a bill of materials as SPDX 2.3 JSON (spdx.github.io/spdx-spec/v2.3), without a library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IMAGE = "SPDXRef-image"
 NO_ASSERTION = "NOASSERTION"
-# Fields that SPDX requires, and for which nothing is known.
+# Required fields of SPDX whose values are not known.
 UNKNOWN = {
     **dict.fromkeys(("downloadLocation", "licenseConcluded", "licenseDeclared", "copyrightText"), NO_ASSERTION),
     "filesAnalyzed": False,
@@ -68,12 +68,12 @@ def _package(item: Item) -> dict[str, Any]:
     }
 
 
-# Its list of licences takes about half a second to read.
+# Reading the list of licences takes about half a second.
 _licensing = cache(get_spdx_licensing)
 
 
 def _expression(text: str) -> str:
-    """Return a licence as an SPDX expression, or NOASSERTION if it is none."""
+    """Return a licence as an SPDX expression, or NOASSERTION if it is not one."""
     try:
         return str(_licensing().parse(text, validate=True, strict=True)) if text else NO_ASSERTION
     except ExpressionError:

@@ -1,4 +1,4 @@
-"""A treemap: nested boxes with areas in proportion to sizes. A frame is cut in two, and so is each part of it."""
+"""A treemap: nested boxes whose areas are proportional to sizes. The frame is split in two, again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# The height of a group's title, and the width of its edge, in the units of the frame.
+# The height of a group's title, and the width of its edge, in units of the frame.
 TITLE, EDGE = 16.0, 1.5
 
 
@@ -41,7 +41,7 @@ def treemap(groups: Mapping[str, Mapping[str, int]], frame: Box) -> Iterator[Til
     for number, (group, box) in enumerate(zip(order, boxes_of([sizes[one] for one in order], frame), strict=True)):
         yield Tile(group, "", sizes[group], box, number)
         parts = sorted(((size, name) for name, size in groups[group].items() if size > 0), key=lambda p: (-p[0], p[1]))
-        # The members fill the part below the group's title, if there is room for one.
+        # The members fill the area below the group's title, if there is space for one.
         edge = min(EDGE, box.width / 8, box.height / 8)
         top = TITLE if box.height > 3 * TITLE else edge
         inside = Box(box.x + edge, box.y + top, box.width - 2 * edge, box.height - top - edge)
@@ -53,7 +53,7 @@ def treemap(groups: Mapping[str, Mapping[str, int]], frame: Box) -> Iterator[Til
 def boxes_of(sizes: Sequence[float], frame: Box) -> list[Box]:
     """Return a box for each of `sizes` (above 0, largest first). Together they fill the frame.
 
-    The frame is cut across its longer side, where both parts are nearest to the same size.
+    The frame is split across its longer side, where both parts are nearest to the same size.
     """
     if len(sizes) < 2:
         return [frame] * len(sizes)

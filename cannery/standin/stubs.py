@@ -1,12 +1,12 @@
-"""Stubs of the CANN libraries that a torch_npu wheel wants: small ELF libraries whose functions return 0. Bytes out.
+"""Stubs of the CANN libraries that a torch_npu wheel needs: small ELF libraries whose functions return 0.
 
-Only symbols of the families in images/standin/recipe.yaml are stubbed, and never one of torch, of Python or of the
-C++ runtime: an ABI that does not match must show at import, on the stand-in as on a real base.
+Only symbols of the families in images/standin/recipe.yaml are stubbed, and never one of torch, Python or the C++
+runtime: an ABI mismatch must show at import, on the stand-in as on a real base.
 
-The ELF files are written here and not by an assembler and linker, so that the bytes are the same on every machine (a
-linker's version shows in what it writes), for any architecture, with nothing to download. Layout: one read-only segment
-(headers, hash, symbols, strings), one of code, one writable (dynamic section, then data). Sources: System V gABI
-(ELF-64), its psABI supplements for x86-64 and AArch64.
+The ELF files are written here and not by a linker. So they have the same bytes on every machine (the output of a linker
+depends on its version), for every architecture, without a download. Layout: one read-only segment (headers, hash,
+symbols, strings), one with code, one writable (dynamic section, then data). Sources: System V gABI (ELF-64), and its
+psABI supplements for x86-64 and AArch64.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import StubLibrary
 
-# 64 KiB, the largest page size of AArch64 Linux: segments so aligned load under every kernel.
+# 64 KiB, the largest page size of AArch64 Linux. Segments with this alignment load with every kernel.
 PAGE = 0x10000
-# Bytes of each data symbol. A class's vtable or type info of CANN is smaller; nothing reads them without an NPU.
+# Bytes of each data symbol. The vtables and type infos of CANN are smaller, and nothing reads them without an NPU.
 OBJECT_SIZE = 256
 EHDR_SIZE, PHDR_SIZE, SHDR_SIZE, SYM_SIZE = 64, 56, 64, 24
 STT_OBJECT, STT_FUNC = 1, 2
@@ -43,7 +43,7 @@ DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SYMENT, DT_SONAME = 1, 4,
 
 @dataclass(frozen=True)
 class _Section:
-    """One section: its place in the file and in memory. `size` of .bss is memory only."""
+    """One section: its place in the file and in memory. The `size` of .bss is only in memory."""
 
     name: str
     flags: int
@@ -57,7 +57,7 @@ class _Section:
 
 
 class _Strings:
-    """A string table; equal strings have one place."""
+    """A string table. Equal strings are stored once."""
 
     def __init__(self) -> None:
         self.data = b"\0"
@@ -75,7 +75,7 @@ def shared_library(
 ) -> bytes:
     """Return a shared library named `soname` that defines `functions` (each returns 0) and `objects` (zeroed).
 
-    `needed` become its NEEDED entries in the given order. Names are sorted, so the same sets give the same bytes.
+    `needed` are its NEEDED entries in the given order. Names are sorted, so the same sets give the same bytes.
     """
     codes, zeroes = sorted(set(functions)), sorted(set(objects))
     strings = _Strings()
@@ -152,7 +152,7 @@ def _dynamic(soname: int, needed: Iterable[int], addresses: tuple[int, int, int]
 
 
 def _hash_table(names: Sequence[str]) -> bytes:
-    """DT_HASH of symbols 1…n (0 is the empty one): bucket and chain words."""
+    """Return DT_HASH of symbols 1…n (0 is the empty one): bucket and chain words."""
     count = max(1, len(names))
     buckets, chains = [0] * count, [0] * (len(names) + 1)
     for index, name in enumerate(names, start=1):
@@ -179,13 +179,13 @@ def _section_headers(sections: Sequence[_Section], end: int) -> tuple[int, bytes
     return gap, names.data.ljust(gap, b"\0") + b"".join(headers)
 
 
-# Outermost C++ namespaces and C prefixes that are never CANN's, whatever the recipe says.
+# Outermost C++ namespaces and C prefixes that never belong to CANN, whatever the recipe has.
 FOREIGN_NAMESPACES = frozenset(
     {"__cxxabiv1", "__gnu_cxx", "at", "c10", "c10_npu", "c10d", "caffe2", "libkineto", "pybind11", "std", "torch"}
     | {"at_npu", "tensorpipe", "torch_npu"}
 )
 FOREIGN_PREFIXES = ("Py", "_Py", "THP", "__", "_Unwind", "_ITM", "aoti_torch", "_ZN10__cxxabiv1")
-# Mangled names (Itanium C++ ABI, 5.1): what is before the first source name of a nested or plain name.
+# The part of a mangled name before its first source name (Itanium C++ ABI, 5.1).
 OUTERMOST = re.compile(
     r"_Z(?:T[VTISHW]|GV|GR|Th?n?\d+_)?(?:L)?(?P<nested>N[rVK]*[RO]?)?(?:(?P<std>S[tabsiod])|(?P<length>\d+))"
 )
@@ -194,10 +194,10 @@ OBJECT = re.compile(r"_Z(?:T[VTIS]|GV)")
 
 @dataclass(frozen=True)
 class Library:
-    """The dynamic symbols of one shared library, as in its file.
+    """The dynamic symbols of one shared library.
 
-    `undefined` are the names it cannot do without (weak ones are left out), `opened` the whole strings in it that
-    look like a library's name.
+    `undefined` are the names that it needs (without weak ones), `opened` the strings in it that look like the name of a
+    library.
     """
 
     needed: tuple[str, ...]
@@ -208,7 +208,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Stub:
-    """A stub to make: its soname, names and own NEEDED entries; `home` is where it lives (toolkit or atb)."""
+    """A stub to make: its soname, symbols and NEEDED entries. `home` is its folder (toolkit or atb)."""
 
     soname: str
     home: str
@@ -229,7 +229,7 @@ def outermost(symbol: str) -> str | None:
 
 
 def is_foreign(symbol: str) -> bool:
-    """Whether the symbol belongs to torch, Python or the C and C++ runtime by its name."""
+    """Whether a symbol belongs to torch, Python or the C or C++ runtime, by its name."""
     namespace = outermost(symbol)
     if namespace is not None:
         return namespace in FOREIGN_NAMESPACES
@@ -237,7 +237,7 @@ def is_foreign(symbol: str) -> bool:
 
 
 def owner(symbol: str, libraries: Mapping[str, StubLibrary]) -> str | None:
-    """Return the soname of the CANN library that has `symbol`, or None when it is not CANN's."""
+    """Return the soname of the CANN library that has `symbol`, or None."""
     if is_foreign(symbol):
         return None
     namespace = outermost(symbol)
@@ -255,8 +255,8 @@ def owner(symbol: str, libraries: Mapping[str, StubLibrary]) -> str | None:
 def plan_stubs(wheel: Iterable[Library], libraries: Mapping[str, StubLibrary]) -> tuple[Stub, ...]:
     """Return the stubs that the libraries of a torch_npu wheel need, sorted by soname; empty for an empty wheel.
 
-    A stub is made for each known library that is NEEDED, or opened by name, or owns an undefined symbol. Owners that
-    nothing NEEDs are pulled in by the first stub that is, as the real libascendcl.so pulls in libruntime.so.
+    A stub is made for each known library that is NEEDED, that is opened by name, or that has an undefined symbol. If no
+    wheel library NEEDs a stub, the first stub NEEDs it, as the real libascendcl.so NEEDs libruntime.so.
     """
     wheel = tuple(wheel)
     defined = frozenset[str]().union(*(library.defined for library in wheel))

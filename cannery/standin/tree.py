@@ -1,7 +1,7 @@
-"""The stand-in base: its reference, its configuration, and the files that make Debian look like a CANN image, as a tar.
+"""The stand-in base: its reference, its configuration, and a tar with files that make Debian look like a CANN image.
 
-A stand-in has the shape of the CANN image that a target names (environment, entrypoint, paths, version files) and no
-CANN inside. All of it follows from inputs alone.
+A stand-in has the environment, entrypoint, paths and version files of a CANN image, but no CANN. All of it follows only
+from the inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LATEST = f"{ASCEND}/ascend-toolkit/latest"
 ATB = f"{ASCEND}/nnal/atb"
 ATB_FOLDERS = ("bin", "examples", "include", "lib", "tests/atbopstest")
 ATB_ABIS = (0, 1)
-# Variables whose value is a list of folders; the others have a single value.
+# Variables whose value is a list of folders.
 LISTS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 ATB_NAMES = ("ATB_", "ASDOPS_", "LCCL_")
 
@@ -68,12 +68,12 @@ class Entry:
 
 
 def cann_version(cann: str) -> str:
-    """Return a CANN version as CANN writes it: 8.3.RC1."""
+    """Return a CANN version in CANN's spelling: 8.3.RC1."""
     return cann.upper()
 
 
 def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ...]:
-    """Return the CANN-shaped part of the stand-in; `stubs` maps each stub library to its file's content."""
+    """Return the CANN files of the stand-in; `stubs` maps each stub library to its content."""
     line, version = spec.line, cann_version(spec.target.cann)
     home = _toolkit(spec)
     atb = f"{ATB}/{version}"
@@ -99,7 +99,7 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
 
 
 def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return the entries sorted by path, each once, with every folder above them."""
+    """Return the entries and their parent folders, sorted by path, without repeats."""
     found = {entry.path: entry for entry in entries}
     above = {str(folder) for path in found for folder in PurePosixPath(path).parents} - {"/"}
     return tuple(found.get(path) or Entry(path) for path in sorted(found.keys() | above))
@@ -125,7 +125,7 @@ def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:
 
 
 def _toolkit(spec: StandInSpec) -> str:
-    """The toolkit's real folder: `latest` is a link to the version's folder, from 8.5 on to cann-<version>."""
+    """Return the real folder of the toolkit. `latest` is a link to the version's folder, from 8.5 on cann-<version>."""
     home = spec.line.toolkit_home
     return f"{ASCEND}/ascend-toolkit/{cann_version(spec.target.cann)}" if home == LATEST else home
 
@@ -140,7 +140,7 @@ def _links(spec: StandInSpec) -> list[Entry]:
 
 
 def _real(path: str, spec: StandInSpec) -> str:
-    """`path` with the two `latest` links followed: a layer's tar must not write through a link."""
+    """Return `path` with the two `latest` links followed: a layer must not write through a link."""
     for link, real in ((LATEST, _toolkit(spec)), (f"{ATB}/latest", f"{ATB}/{cann_version(spec.target.cann)}")):
         if path.startswith(f"{link}/"):
             return real + path.removeprefix(link)
@@ -158,9 +158,9 @@ def _python(spec: StandInSpec) -> list[Entry]:
 
 
 def _set_env(path: str, spec: StandInSpec) -> str:
-    """Text of one set_env.sh: its share of the image's ENV; of a script in a `bin`, that folder on PATH.
+    """Return the text of one set_env.sh: its part of the image's ENV. A script in a `bin` adds its folder to PATH.
 
-    ATB's takes the C++ ABI as an argument, which wins over the one that is set.
+    The script of ATB takes the C++ ABI as an argument, which overrides the one in ENV.
     """
     atb = path.startswith(f"{ATB}/")
     folder = path.rpartition("/")[0]
@@ -172,7 +172,7 @@ def _set_env(path: str, spec: StandInSpec) -> str:
         for name, value in env.items()
         if name not in LISTS and name.startswith(ATB_NAMES) is atb
     ]
-    # An image may have moved ATB to the other C++ ABI: the folders follow the name.
+    # An image may use the other C++ ABI of ATB: the folders follow ATB_HOME_PATH.
     home = env.get("ATB_HOME_PATH", "")
     lists = []
     for name in LISTS:
@@ -188,7 +188,7 @@ def _set_env(path: str, spec: StandInSpec) -> str:
 
 
 def _prepend(name: str, words: list[str]) -> list[str]:
-    """Shell lines that put each folder (a shell word) that is missing in front of list `name`, in the words' order."""
+    """Return shell lines that prepend each missing folder in `words` (shell words) to the list `name`, in order."""
     if not words:
         return []
     return [
@@ -204,7 +204,7 @@ def _prepend(name: str, words: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class StandInSpec:
-    """Everything that decides what a stand-in image holds; `torch_npu` is None for a stack without it (no stubs)."""
+    """All inputs of a stand-in image. `torch_npu` is None for a stack without it, which gets no stubs."""
 
     data: StandIn
     target: Target
@@ -214,24 +214,24 @@ class StandInSpec:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of the image: that of the CANN image which it replaces."""
+        """The environment of the image, the same as in the CANN image."""
         return expand_env(self.line, self.target, self.tag)
 
     @property
     def python_home(self) -> str:
-        """The interpreter's folder, named as in the CANN image. The interpreter there is Debian's."""
+        """The folder of Python, named as in the CANN image. The interpreter is Debian's."""
         return python_home(self.tag)
 
     @property
     def reference(self) -> str:
-        """`cannery-standin:<cann>-<chip>-<os>-py<python>-<arch>-<12 hex of the digest of all that is in it>`."""
+        """`cannery-standin:<cann>-<chip>-<os>-py<python>-<arch>-<digest>`."""
         return f"{REPOSITORY}:{self.target}-{self.digest}"
 
     @property
     def digest(self) -> str:
-        """12 hex digits over the recipe, the files and configuration made from it, and the torch_npu wheel.
+        """A digest (12 hex digits) of the recipe, its files and configuration, and the torch_npu wheel.
 
-        How stubs are written shows in one made as a sample; how the Debian system is made, in the recipe's `schema`.
+        A sample stub covers the code that writes stubs. The recipe's `schema` covers the code for the Debian system.
         """
         wheel, arch = self.torch_npu, self.target.arch
         content = {
@@ -246,9 +246,9 @@ class StandInSpec:
 
 
 def standin_spec(recipe: Recipe, lock: Lock, data: StandIn) -> StandInSpec:
-    """Return what the stand-in of `recipe` for the lock's arch is made from.
+    """Return the inputs of the stand-in of `recipe` for the lock's arch.
 
-    Raises `FindingsError` where there is no CANN image that it could stand for.
+    Raises `FindingsError` if no CANN image exists for the target.
     """
     wheel = next((package for package in lock.packages if package.name == TORCH_NPU), None)
     target = replace(recipe.target, arch=lock.arch)
@@ -256,13 +256,13 @@ def standin_spec(recipe: Recipe, lock: Lock, data: StandIn) -> StandInSpec:
 
 
 def entrypoint(set_env: Sequence[str]) -> tuple[str, ...]:
-    """Return the ENTRYPOINT of CANN images: source each script, then become the command."""
+    """Return the ENTRYPOINT of CANN images: it sources each script and then executes the command."""
     steps = [f"source {text}" for text in set_env]
     return (*SHELL, " && ".join([*steps, 'exec "$@"']), "--")
 
 
 def labels(spec: StandInSpec) -> dict[str, str]:
-    """Return the labels of the image; they name what it is not."""
+    """Return the labels of the image. They mark it as a stand-in."""
     return {
         "org.cannery.base.kind": str(BaseKind.STANDIN),
         "org.cannery.standin": spec.digest,

@@ -1,1 +1,1 @@
-"""Patch sets read from folders and plugins, applied to trees by git, ported to other commits, and written."""
+"""Reads patch sets from folders and plugins, applies them with git, ports them to other commits, and writes them."""

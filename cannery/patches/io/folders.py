@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".patch"
 OURS = "images/patches"
-# Files that may be beside sets: verl_npu's table of them and its own marker, and a page for people.
+# Other files that may be in the folder: verl_npu's table of the sets, its package marker, and a README.
 BESIDE = frozenset({"patch_summary.yaml", "README.md", "__init__.py"})
 SHOWN = 3
 LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
@@ -28,8 +28,8 @@ LAYOUT = "a folder of patch sets is laid out as <repo>/<commit>/<name>.patch"
 def folder_sets(images: Path, own: Path | None) -> tuple[PatchSet, ...]:
     """Return the patch sets of images/patches and of the user's folder, in that order.
 
-    Raises `UsageError` for a user's folder without a set and for files that would be ignored, `UnableError` for
-    what this user may not read.
+    Raises `UsageError` for a user's folder without a set and for other files in it, `UnableError` for a file that
+    cannot be read.
     """
     found = _sets(images / "patches", OURS)
     if own is None:
@@ -57,7 +57,7 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
         hint = "make it readable for you, or remove it"
         raise UnableError(f"cannot be read: {error.strerror}", where=str(error.filename), hint=hint) from error
     if strange:
-        # Somebody has put it there on purpose: it must not be ignored.
+        # The user may expect these files to be applied, so they are not ignored.
         more = f" and {len(strange) - SHOWN} more" if len(strange) > SHOWN else ""
         what = f"{', '.join(strange[:SHOWN])}{more} in {origin}: not a patch that would be applied"
         raise UsageError(what, where=str(folder), hint=LAYOUT)
@@ -65,7 +65,7 @@ def _sets(folder: Path, origin: str) -> tuple[PatchSet, ...]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield every file below `folder` whose name does not begin with a dot; none where `folder` is not a folder."""
+    """Yield every file below `folder` that is not hidden. If `folder` is not a folder, yield nothing."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.name.startswith("."):
             continue
@@ -78,7 +78,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def read_set(
     repo: str, rev: str, origin: str, texts: Mapping[str, bytes], truncated: Mapping[str, int] | None = None
 ) -> PatchSet:
-    """Return a set of {name: content of its file}; `truncated` as in `cannery.catalog.component.PatchSets`."""
+    """Return a set from {name: content of the file}. For `truncated`, see `cannery.catalog.component.PatchSets`."""
     files = []
     for name, data in sorted(texts.items()):
         text, lost = with_line_feeds(data), (truncated or {}).get(name, 0)
@@ -88,7 +88,7 @@ def read_set(
 
 
 def plugin_sets(plugin: str, kept: PatchSets | None, tree: TreeReader) -> dict[str, tuple[PatchSet, ...]]:
-    """Return by repo the patch sets that the tree of a plugin keeps."""
+    """Return {repo: patch sets in the tree of a plugin}."""
     if kept is None:
         return {}
     found: dict[tuple[str, str], dict[str, bytes]] = {}
@@ -103,16 +103,16 @@ def plugin_sets(plugin: str, kept: PatchSets | None, tree: TreeReader) -> dict[s
 
 
 def write_set(folder: Path, texts: Mapping[str, bytes]) -> None:
-    """Write {name: content} into a new folder, all or nothing.
+    """Write {name: content} into a new folder, atomically.
 
-    Raises `UsageError` where the folder is not empty, `UnableError` where it cannot be written.
+    Raises `UsageError` if the folder is not empty, `UnableError` if it cannot be written.
     """
     part = folder.with_name(f".{folder.name}.cannery")
     try:
         if folder.exists() and any(folder.iterdir()):
             hint = "remove it, or name another --output"
             raise UsageError("there is a patch set already", where=str(folder), hint=hint)
-        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(part, ignore_errors=True)  # left by a killed run
         part.mkdir(parents=True)
         for name, content in texts.items():
             (part / name).write_bytes(content)

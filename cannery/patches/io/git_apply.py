@@ -1,6 +1,6 @@
-"""Patches applied by git in a repository of our own: settings of the user or of a tree have no effect.
+"""Applies patches with git in a temporary repository, without the settings of the user or of the tree.
 
-The repository holds only what a patch touches, so that a commit, a folder and a source distribution are alike.
+The repository only has the files that a patch touches, so commits, folders and source distributions work the same way.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from cannery.patches.sets import PatchFile
     from cannery.sources.io.export import TreeReader
 
-    # The files of a tree, as they came or with changes over them.
+    # The files of a tree, unchanged or with changes.
     Files: TypeAlias = "TreeReader | Layered"
 
 EXECUTABLE = "100755"
 PLAIN = "100644"
-# Of a hunk that does not fit so many lines are shown; lines are cut at this width.
+# The most lines of a hunk in a message, and their width.
 SHOWN_LINES = 12
 WIDTH = 160
-# What git writes with `apply --verbose` under LC_ALL=C.
+# The output of `git apply --verbose` with LC_ALL=C.
 CHECKED = re.compile(r"Checking patch (.+)\.\.\.")
 MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.")
 MISFIT = re.compile(
@@ -48,35 +48,35 @@ WORDS = {
 }
 # Variables that change how git reads and writes patches.
 NOT_OURS = ("GIT_CONFIG", "GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
-# Names in messages are written as they are; the user's attributes are for the user's own trees.
+# File names are not quoted, and the user's attributes are not used.
 SETTINGS = ("-c", "core.quotePath=false", "-c", f"core.attributesFile={os.devnull}")
 DIFF = ("diff-tree", "--patch", "--binary", "--full-index", "--find-renames")
 APPLY = ("apply", "--whitespace=nowarn")
 AT_LINE = re.compile(r"(.*?)(?: at|\() ?line (\d+)\)?(?:: .*)?")
 EDITED = "make the patch again with `git diff`; who edits a hunk by hand must correct the counts in its header too"
-# No setting of the user's changes how a patch is read.
+# The user's settings must not change how a patch is read.
 WITHOUT_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"
 
 
 @dataclass
 class Layered:
-    """A tree with changes over it: `changed` has the bytes of files (None: no file), `modes` whether they may run."""
+    """A tree with changes: `changed` is {path: content, None if deleted}, `modes` is {path: is executable}."""
 
     under: Files
     changed: dict[str, bytes | None] = field(default_factory=dict)
     modes: dict[str, bool] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's bytes as they are now; None for no such file."""
+        """Return the current bytes of a file; None if there is none."""
         return self.changed[path] if path in self.changed else self.under.read(path)
 
     def is_executable(self, path: str) -> bool:
-        """Whether a file may be executed as it is now."""
+        """Whether a file is now executable."""
         return self.modes[path] if path in self.modes else self.under.is_executable(path)
 
     def add(self, changes: Iterable[FileChange]) -> None:
-        """Lay changes over the tree."""
+        """Add changes to the tree."""
         for one in changes:
             self.changed[one.path] = one.after
             if one.new_mode is not None:
@@ -85,7 +85,7 @@ class Layered:
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file: its bytes and git's mode before and after; None where there is no file."""
+    """One file: its bytes and git's mode before and after; None if it does not exist."""
 
     path: str
     before: bytes | None
@@ -96,7 +96,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a patch does not apply, or changes nothing; `lines` are what it searches for, or a conflict."""
+    """Why a patch does not apply or changes nothing. `lines` are the lines that it expects, or a conflict."""
 
     patch: str
     path: str
@@ -109,10 +109,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class PatchResult:
-    """What a patch does to a tree: the files that it changes, or its problems.
+    """The result of a patch on a tree: the changed files, or its problems.
 
-    `already`: the tree has it; `changes` then lead from the tree without it to the tree as it is. `notes` are about
-    hunks that go to other lines. `is_merged`: it did not fit as it is, and git merged it.
+    `already`: the tree already has the patch; `changes` then lead from a tree without it to this tree. `notes` are
+    about hunks that apply at other lines. `is_merged`: it did not apply, and git merged it.
     """
 
     patch: PatchFile
@@ -124,12 +124,12 @@ class PatchResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the patch fits the tree, or the tree has it already."""
+        """Whether the patch applies, or the tree already has it."""
         return not self.problems
 
     @property
     def verdict(self) -> str:
-        """The outcome as a whole."""
+        """The result as a text."""
         if not self.ok:
             return "does not apply"
         if self.already:
@@ -141,19 +141,19 @@ class PatchResult:
 
 @dataclass(frozen=True)
 class Git:
-    """An empty bare repository, and the environment of every git that works with it."""
+    """An empty bare repository, and the environment for git commands on it."""
 
     folder: Path
     env: Mapping[str, str]
 
     def paths(self, patch: PatchFile) -> tuple[str, ...]:
-        """Return the paths that a patch names. Raises `FindingsError` for what git cannot read."""
+        """Return the paths that a patch names. Raises `FindingsError` if git cannot read the patch."""
         line = surplus(patch.text)
         if line:
             what = "the hunk before this line has fewer lines in its header"
             raise FindingsError(what, where=f"{_file(patch)}:{line}", hint=EDITED)
         found: dict[str, None] = {}
-        for direction in ((), ("-R",)):  # of a renamed file git gives the new name
+        for direction in ((), ("-R",)):  # for a renamed file, git prints the new name
             done = self._apply(patch, "--numstat", "-z", *direction)
             if done.returncode != 0:
                 raise _unread(patch, done.stderr.decode(errors="replace"))
@@ -166,7 +166,7 @@ class Git:
         return tuple(found)
 
     def apply(self, patch: PatchFile, tree: Files) -> PatchResult:
-        """Return what `patch` does to `tree`. Raises `FindingsError` for what git cannot read."""
+        """Return the result of `patch` on `tree`. Raises `FindingsError` if git cannot read the patch."""
         before = self._tree(
             {path: (tree.read(path), EXECUTABLE if tree.is_executable(path) else PLAIN) for path in self.paths(patch)}
         )
@@ -186,7 +186,7 @@ class Git:
         return PatchResult(patch, problems=problems)
 
     def merge(self, ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, bool]:
-        """Return the three-way merge of a text, with marks where both sides differ, and whether there are none."""
+        """Return the three-way merge of a text, with conflict markers, and whether it is without conflicts."""
         for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
             (self.folder / name).write_bytes(data)
         names = ("-L", "the tree", "-L", "before the patch", "-L", "with the patch")
@@ -209,7 +209,7 @@ class Git:
         return attempt(words, self.env, stdin=patch.text)
 
     def _tree(self, files: Mapping[str, tuple[bytes | None, str | None]]) -> str:
-        """Put just these files into the index, {path: (content, mode)}; return the tree that they make."""
+        """Write only these files, {path: (content, mode)}, to the index, and return their tree."""
         read(self._words("read-tree", "--empty"), self.env)
         lines = []
         for path, (data, mode) in files.items():
@@ -227,7 +227,7 @@ class Git:
         fields = read(words, self.env).split(b"\0")[:-1]
         found = []
         for head, path in zip(fields[::2], fields[1::2], strict=True):
-            # A file that is not there has zeros in place of mode and object.
+            # A missing file has zeros as mode and object.
             old_mode, new_mode, old, new = (one.strip("0") and one for one in head.decode()[1:].split(" ")[:4])
             data = {one: read(self._words("cat-file", "blob", one), self.env) for one in (old, new) if one}
             change = FileChange(os.fsdecode(path), data.get(old), data.get(new), old_mode or None, new_mode or None)
@@ -237,7 +237,7 @@ class Git:
 
 @contextmanager
 def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
-    """Yield a repository for patches while the block runs. Raises `UnableError` when there is no git."""
+    """Yield a repository for patches while the block runs. Raises `UnableError` if git is not installed."""
     own = {name: value for name, value in env.items() if not name.startswith(NOT_OURS)} | WITHOUT_CONFIG
     with tempfile.TemporaryDirectory(prefix="cannery-patches-") as folder:
         read(("init", "--quiet", "--bare", "--template=", folder), own)
@@ -245,7 +245,7 @@ def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
 
 
 def _unread(patch: PatchFile, said: str) -> FindingsError:
-    """Return the error for a file that git cannot read as a patch; `said` is what git wrote."""
+    """Return the error for a file that git cannot read as a patch; `said` is git's output."""
     line = next((one for one in said.splitlines() if one.startswith(("error: ", "fatal: "))), said).strip()
     reason = line.partition(": ")[2].partition(" (allow with")[0]
     place = AT_LINE.fullmatch(reason)
@@ -259,7 +259,7 @@ def _file(patch: PatchFile) -> str:
 
 
 def _notes_in(said: str) -> Iterator[str]:
-    """Yield notes about the hunks that git applied at other lines; `said` is what it wrote."""
+    """Yield notes about the hunks that git applied at other lines; `said` is git's output."""
     path = ""
     for line in said.splitlines():
         if checked := CHECKED.fullmatch(line):
@@ -269,7 +269,7 @@ def _notes_in(said: str) -> Iterator[str]:
 
 
 def _problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
-    """Yield the problems of a patch that git refused; `said` is what it wrote."""
+    """Yield the problems of a patch that git refused; `said` is git's output."""
     named = set()
     for misfit in MISFIT.finditer(said):
         named.add(misfit["path"])
@@ -282,5 +282,5 @@ def _problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
 
 
 def shown_line(line: str) -> str:
-    """Return a line of a file for a message: cut, without control characters."""
+    """Return a line of a file for a message, cut and without control characters."""
     return plain(line.rstrip("\r"))[:WIDTH]

@@ -1,7 +1,7 @@
-"""The patches of a plan, applied to the trees that were fetched: on the host, before anything is built.
+"""Applies the patches of a plan to the fetched source trees, on the host, before the build.
 
-An edit that a plugin's setup.py would make to another tree is made here too, by the file's syntax (AST), and only once:
-a PEP 660 install never runs it (pip from 25.3 on, uv), and `python setup.py develop` edits whatever it finds.
+It also makes the edits that a plugin's setup.py would make to other trees, based on the syntax tree, and only once. A
+PEP 660 install (pip from 25.3 on, uv) never runs that code, and `python setup.py develop` edits any tree that it finds.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
     Fetch = Callable[[Sequence[SourceStep]], Mapping[str, Path]]
 
-# Our module beside an edited file, with the functions that it takes over (templates/tools/plugin).
+# Cannery's module beside an edited file. It has the functions that it takes over (templates/tools/plugin).
 TAKING_OVER = "cannery_patches"
 CONSTRUCTS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def edited(edit: Edit, before: bytes) -> bytes:
-    """Return the file after `edit`; the same bytes when all of it is in there already.
+    """Return the file after `edit`; the same bytes if it already has the edit.
 
-    Raises `BuildFailedError` for a file that is not Python, or does not have the place that the edit changes.
+    Raises `BuildFailedError` if the file is not Python, or does not have the code that the edit changes.
     """
     try:
         tree = ast.parse(before)
@@ -79,7 +79,7 @@ def _failed(edit: Edit, what: str) -> BuildFailedError:
 
 
 def _import(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Import a module at the end of the file, where the name `when` is true; an import of it anywhere is enough."""
+    """Add `if WHEN: import MODULE` at the end of the file, unless the file already imports the module."""
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     if edit.imports in imported:
         return before
@@ -90,7 +90,7 @@ def _import(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
 
 
 def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Comment out a statement of the module, wherever it is at the module's own level."""
+    """Comment out a statement at the top level of the module."""
     wanted = ast.dump(ast.parse(edit.comments_out or "").body[0])
     lines = before.splitlines(keepends=True)
     found = [node for node in tree.body if ast.dump(node) == wanted]
@@ -104,7 +104,7 @@ def _comment_out(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
 
 
 def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
-    """Put an import from our own module into the place of each function that is named; its text is not read."""
+    """Replace each named function by an import from Cannery's module."""
     lines = before.splitlines(keepends=True)
     functions = {node.name: node for node in tree.body if isinstance(node, CONSTRUCTS)}
     missing = [name for name in edit.takes_over if name not in functions]
@@ -119,15 +119,15 @@ def _take_over(edit: Edit, before: bytes, tree: ast.Module) -> bytes:
     return b"".join(lines)
 
 
-# The module that takes a plugin's functions over, in templates/.
+# Cannery's module with a plugin's functions, in templates/.
 PLUGIN = f"tools/plugin/{TAKING_OVER}.py"
 
 
 @dataclass
 class TreeSoFar:
-    """A source's tree while it is patched: what has changed so far, and what each patch has changed, in order.
+    """A source tree while it is patched: all changes so far, and the result of each patch, in order.
 
-    An edit is a patch of a set without a repo. Of a patch that a user's own tree had, the tree without it comes first.
+    An edit is a patch of a set without a repo.
     """
 
     step: SourceStep
@@ -140,10 +140,10 @@ class TreeSoFar:
 
 @dataclass(frozen=True)
 class PatchInputs:
-    """What patching needs of a run.
+    """The inputs of patching.
 
-    `fetch` brings the trees of sources, `local` are folders of the user's in place of commits. `sets` are the sets of
-    images/patches and of the user's folder `own_sets` (None: no such folder); `templates` is the folder of that name.
+    `fetch` returns the trees of sources, `local` are the user's own trees. `sets` are the sets in images/patches and in
+    the user's folder `own_sets` (None: no such folder). `templates` is the folder templates/.
     """
 
     fetch: Fetch
@@ -157,7 +157,7 @@ class PatchInputs:
 
 @dataclass(frozen=True)
 class _Work:
-    """A plan while it is patched: git, the trees that are open, and what plugins keep: (repo, its source, sets)."""
+    """A plan while it is patched: git, the open trees, and the sets of plugins as (repo, its source, sets)."""
 
     plan: Plan
     inputs: PatchInputs
@@ -167,11 +167,11 @@ class _Work:
 
 
 def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
-    """Return `plan` with its sources as the patches change them; trees that are missing are fetched.
+    """Return `plan` with patched sources. Missing trees are fetched.
 
-    A plan that has its patches already is returned as it is. Raises `BuildFailedError`, which names patch, file and
-    hunk, if one does not apply or changes nothing; `FindingsError` for a file that is not a patch; and whatever
-    `inputs.fetch` raises.
+    A plan that is already patched is returned unchanged. Raises `BuildFailedError` with patch, file and hunk if a patch
+    does not apply or changes nothing, `FindingsError` for a file that is not a patch, and the errors of
+    `inputs.fetch`.
     """
     if plan.patched or plan.not_patched:
         return plan
@@ -192,9 +192,9 @@ def with_patches(plan: Plan, inputs: PatchInputs) -> Plan:
 def summary(
     plan: Plan, inputs: PatchInputs, only: str | None = None
 ) -> tuple[tuple[PatchChanges, ...], tuple[Difference, ...], tuple[str, ...]]:
-    """Return what the patches of `plan` change, where plugins' own tables differ, and which patches are left out.
+    """Return the changes of the patches of `plan`, differences from plugins' tables, and the patches left out.
 
-    Those of repo `only` when it is given. Raises as `with_patches`, and `UsageError` for a table that cannot be read.
+    With `only`, only those of that repo. Raises like `with_patches`, and `UsageError` for an unreadable table.
     """
     with _opened(plan, inputs) as work:
         meant = {only, *(chosen.name for repo, chosen, _ in work.kept if chosen and repo == only)}
@@ -211,7 +211,7 @@ def summary(
 
 @contextmanager
 def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
-    """Open the trees of sources that are patched, and of those that bring patches, while the block runs."""
+    """Open the trees of patched sources, and of plugins with patches, while the block runs."""
     plugins = providers(plan.recipe)
     bring = {one.name for one in plugins}
     with ExitStack() as stack:
@@ -227,7 +227,7 @@ def _opened(plan: Plan, inputs: PatchInputs) -> Iterator[_Work]:
 
 
 def _not_patched(work: _Work) -> Iterator[NotPatched]:
-    """Yield the patches and edits of plugins that are not made, each with the reason."""
+    """Yield the patches and edits of plugins that are not applied, each with the reason."""
     steps = {step.name: step for step in work.plan.sources}
     for repo, chosen, group in work.kept:
         reason = _why_not(group, chosen, steps.get(chosen.name) if chosen else None, repo)
@@ -241,7 +241,7 @@ def _not_patched(work: _Work) -> Iterator[NotPatched]:
 
 
 def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep | None, repo: str) -> str:
-    """Return why none of a repo's sets fits a source; "" where one does."""
+    """Return why no set of a repo fits a source, or ""."""
     wanted = " or ".join(one.rev for one in group)
     release = chosen.release if chosen else None
     if step is None and release is None:
@@ -255,7 +255,7 @@ def _why_not(group: Sequence[PatchSet], chosen: Chosen | None, step: SourceStep 
 
 
 def _patched(work: _Work) -> Iterator[TreeSoFar]:
-    """Apply to each source what plugins and folders bring, in the order of `step.patched_by`, and edit it."""
+    """Apply the sets of plugins and folders to each source, in the order of `step.patched_by`, then the edits."""
     for step in work.plan.sources:
         if not step.patched_by:
             continue
@@ -272,7 +272,7 @@ def _patched(work: _Work) -> Iterator[TreeSoFar]:
 
 
 def _fitting(work: _Work, step: SourceStep) -> Iterator[PatchSet]:
-    """Yield the sets that are for a source's revision: plugins' first, then those of folders."""
+    """Yield the sets for a source's revision: first those of plugins, then those of folders."""
     for _, chosen, group in work.kept:
         if chosen is not None and chosen.name == step.name and step.commit and not step.release:
             found = find_set(group, step.commit)
@@ -293,12 +293,12 @@ def _edit(work: _Work, tree: TreeSoFar) -> None:
                 except BuildFailedError as error:
                     if not tree.step.is_local:
                         raise
-                    # A user's own tree may be at any commit: an edit that does not fit is a note, as with patches.
+                    # A user's own tree may be at any commit, so an edit that does not fit is only a note.
                     tree.left.append(NotPatched(edit.name, tree.step.name, f"your tree is another one: {error.what}"))
 
 
 def _next_step(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
-    """Return what to do about a set that does not fit: git merges it in the user's own tree, else `port` does."""
+    """Return what to do about a set that does not apply: merge it with git in the user's tree, or else use `port`."""
     if step.is_local:
         folder = inputs.local.get(step.name) or inputs.local.get(step.package)
         return f"`git -C {shlex.quote(str(folder))} apply -3 FILE.patch` merges it into your tree"
@@ -309,7 +309,7 @@ def _next_step(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
 
 
 def _changes(patches: PatchSet, result: PatchResult) -> PatchChanges:
-    """Return what a patch changes, file by file. Raises `FindingsError` for what is not Python."""
+    """Return the changes of a patch by file. Raises `FindingsError` for a .py file that is not Python."""
     files, name = [], result.patch.name
     for one in result.changes:
         action = Action.ADDED if one.before is None else Action.DELETED if one.after is None else Action.UPDATED
@@ -319,7 +319,7 @@ def _changes(patches: PatchSet, result: PatchResult) -> PatchChanges:
 
 
 def _differing(work: _Work, plugin: ChosenSource, changes: Sequence[PatchChanges]) -> Iterator[Difference]:
-    """Yield where a plugin's own table differs from what the plugin's own patches change."""
+    """Yield the differences between a plugin's table and its patches."""
     kept = plugin.component.patch_sets
     reader = work.readers.get(plugin.name)
     text = reader.read(kept.summary) if reader and kept and kept.summary else None
@@ -329,9 +329,9 @@ def _differing(work: _Work, plugin: ChosenSource, changes: Sequence[PatchChanges
 
 
 def _apply_set(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> None:
-    """Apply a set, patch by patch. A patch that a user's own tree has already is left as it is.
+    """Apply the patches of a set in order. A patch that the user's own tree already has is skipped.
 
-    `next_step` is what to do about a misfit. Raises `BuildFailedError` that names patch, file and hunk.
+    `next_step` is what to do if one does not apply. Raises `BuildFailedError` with patch, file and hunk.
     """
     refused: list[Problem] = []
     misfits = 0
@@ -355,7 +355,7 @@ def _apply_set(git: Git, tree: TreeSoFar, patches: PatchSet, next_step: str) -> 
 
 
 def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:
-    """Yield what is wrong with a patch that fits and changes nothing of the image."""
+    """Yield the problem of a patch that applies but changes nothing in the image."""
     if not result.ok or any(one.before != one.after for one in result.changes if not result.already):
         return
     name, paths = result.patch.name, ", ".join(one.path for one in result.changes)
@@ -367,7 +367,7 @@ def _useless(tree: TreeSoFar, result: PatchResult) -> Iterator[Problem]:
 
 
 def _make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: Path) -> None:
-    """Make an edit of the component of a plugin (name, revision). Raises `BuildFailedError` where it does not fit."""
+    """Make an edit of a `plugin` (name, revision). Raises `BuildFailedError` if it does not fit."""
     before = tree.files.read(edit.file)
     if before is None:
         raise BuildFailedError(
@@ -386,7 +386,7 @@ def _make_edit(tree: TreeSoFar, edit: Edit, plugin: tuple[str, str], templates: 
 
 
 def _recorded(tree: TreeSoFar, recipe: Recipe) -> PatchedTree:
-    """Return the files to lay over the tree, and what the manifest records of each patch."""
+    """Return the changed files of the tree, and the manifest's records of the patches."""
     step = tree.step
     chosen = next(one for one in recipe.sources if one.name == step.name)
     files: dict[str, OverlayFile] = {}
@@ -402,9 +402,9 @@ def _recorded(tree: TreeSoFar, recipe: Recipe) -> PatchedTree:
 def _record(
     tree: TreeSoFar, patches: PatchSet, result: PatchResult, files: Mapping[str, OverlayFile], python: str
 ) -> Patch:
-    """Return what the manifest records of one patch; what a wheel leaves out of its tree is not in the image.
+    """Return the manifest's record of one patch. Files that the wheel leaves out are not recorded.
 
-    Raises `FindingsError` for a patch that makes a module no Python.
+    Raises `FindingsError` if a patched module is not valid Python.
     """
     step, patch, found = tree.step, result.patch, []
     for one in result.changes:
@@ -420,7 +420,7 @@ def _record(
 
 
 def _installed(chosen: Chosen, step: SourceStep, path: str) -> str | None:
-    """Return where a wheel installs a file, below site-packages; None for a file that stays in the tree."""
+    """Return the path below site-packages where a wheel installs a file; None for a file that is not installed."""
     if step.install is not Install.WHEEL:
         return None
     inner = path.removeprefix(f"{step.subdirectory}/") if step.subdirectory else path

@@ -1,4 +1,4 @@
-"""`patches port`: try sets on another commit, and merge those that do not fit; `patches new`: make a set."""
+"""`patches port` tries sets on another commit and merges patches that do not apply. `patches new` makes a set."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     OpenTree = Callable[[str, str], TreeReader]
 
 
-# Characters of a patch's name; file systems take 255 bytes.
+# The most characters of a patch's name. File systems allow 255 bytes.
 LONGEST = 60
 FATAL = "fatal: "
 
 
 def port_lines(one: PatchResult) -> Iterator[str]:
-    """Yield the lines about one patch: its verdict, hunks that go to other lines, and both sides of conflicts."""
+    """Yield the lines about one patch: its result, hunks that apply at other lines, and both sides of conflicts."""
     yield f"{one.patch.name}: {one.verdict}"
     yield from (f"  {note}" for note in one.notes)
     for problem in one.problems:
@@ -46,7 +46,7 @@ def port_lines(one: PatchResult) -> Iterator[str]:
 
 
 def port_value(one: PatchResult, origin: str) -> dict[str, Any]:
-    """Return the same for JSON; `origin` is where the patch's set is kept."""
+    """Return the same for JSON; `origin` is the place of the patch's set."""
     return {
         "patch": one.patch.name,
         "origin": origin,
@@ -58,7 +58,7 @@ def port_value(one: PatchResult, origin: str) -> dict[str, Any]:
 
 
 def source_component(catalog: Catalog, repo: str) -> str:
-    """Return the source component that a repo's name means; raise `UsageError` for a name that means none."""
+    """Return the source component for the name of a repo. Raises `UsageError` for an unknown name."""
     name = component_named(catalog, repo)
     if name is None:
         known = catalog.sources
@@ -69,10 +69,11 @@ def source_component(catalog: Catalog, repo: str) -> str:
 def sets_for(
     catalog: Catalog, component: str, start: str, own: Sequence[PatchSet], open_tree: OpenTree
 ) -> tuple[PatchSet, ...]:
-    """Return the patch sets for the commit `start` of a component: plugins' first, then those of folders.
+    """Return the patch sets for the commit `start` of a component, in the order in which a build applies them.
 
-    That is the order in which a build applies them. Of a plugin's revisions with such a set the last one is fetched.
-    Raises `FindingsError` where there is none, or `start` begins several commits; as `fitting_sets`, `open_tree`.
+    The sets of plugins come first, then those of folders. If several revisions of a plugin have such a set, the last
+    one is used. Raises `FindingsError` if there is no set, or if `start` is the prefix of several commits, and like
+    `fitting_sets` and `open_tree`.
     """
     found: list[PatchSet] = []
     for plugin, keeper in catalog.sources.items():
@@ -94,7 +95,7 @@ def sets_for(
         have = ", ".join(f"{one.rev} ({one.origin})" for one in known) or "no commit at all"
         what = f"no patch set of {component} is for commit {start}; there are sets for {have}"
         raise FindingsError(what, where=f"patches port {component}", hint="build.py patches list")
-    # Of one commit the folders may have more or fewer digits; sorted, a beginning comes before what it begins.
+    # Folders may write one commit with more or fewer digits. In sorted order, a prefix comes directly before it.
     revisions = sorted({one.rev.lower() for one in found})
     if not all(longer.startswith(one) for one, longer in pairwise(revisions)):
         what = f"{start!r} is the beginning of several commits that have sets: {', '.join(revisions)}"
@@ -103,16 +104,16 @@ def sets_for(
 
 
 def some_commit(text: str) -> str:
-    """Return a commit's full or short hash as git writes it; raise `UsageError` for anything else."""
+    """Return a full or short commit hash in lower case. Raises `UsageError` for any other text."""
     if not HASH.fullmatch(text.lower()):
         raise UsageError(f"{text!r} is not a commit", hint=f"give a hash of {SHORTEST} to 40 hex digits")
     return text.lower()
 
 
 def full_commit(catalog: Catalog, component: str, text: str) -> str:
-    """Return the full commit that `text` is, or of the one known revision that it is the beginning of.
+    """Return `text` if it is a full commit, or the only known revision with that prefix.
 
-    Raises `UsageError` for anything else.
+    Raises `UsageError` for any other text.
     """
     text, known = text.lower(), catalog.sources[component].revisions
     found = [commit for commit in known if len(text) >= SHORTEST and commit.startswith(text)]
@@ -128,10 +129,10 @@ def full_commit(catalog: Catalog, component: str, text: str) -> str:
 def ported(
     git: Git, sets: Sequence[PatchSet], tree: Files, start: Callable[[], Files]
 ) -> tuple[tuple[PatchSet, tuple[PatchResult, ...]], ...]:
-    """Try sets as a build applies them, each on what those before it left in `tree`.
+    """Apply sets to `tree` one after the other, as a build does.
 
-    A patch that does not fit is merged: git gets the file as it is in the tree that the sets are for, which `start`
-    opens when it is needed.
+    A patch that does not apply is merged. Git then needs the file from the tree that the sets are for; `start` opens
+    that tree.
     """
     now = Layered(tree)
     done: list[PatchFile] = []
@@ -140,7 +141,7 @@ def ported(
         results = []
         for file in one.files:
             result = git.apply(file, now)
-            # What a patch makes may be in the file at another place than the patch is for.
+            # The tree may have the new lines at another place than the patch expects.
             if result.already or not result.ok:
                 result = _merged(git, result, now, done, start)
             results.append(result)
@@ -153,9 +154,9 @@ def ported(
 def _merged(
     git: Git, plain: PatchResult, now: Layered, done: Sequence[PatchFile], start: Callable[[], Files]
 ) -> PatchResult:
-    """Merge what a patch changes in the tree that it is for, after those in `done`, into the tree `now`.
+    """Merge the changes of a patch on its own tree, after the patches in `done`, into the tree `now`.
 
-    `plain` is returned where that tree cannot be had, or the patch does not fit there either.
+    Returns `plain` if that tree is not available, or if the patch does not apply there either.
     """
     try:
         base = Layered(start())
@@ -174,7 +175,7 @@ def _merged(
 
 
 def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChange | Problem | None:
-    """Return the change of one file, or why it cannot be merged; None where the tree has it already."""
+    """Return the change of one file, or why it cannot be merged; None if the tree already has it."""
     ours = now.read(one.path)
     if ours == one.after:
         return None
@@ -189,7 +190,7 @@ def _merged_file(git: Git, name: str, one: FileChange, now: Layered) -> FileChan
 
 
 def _conflicts_in(merged: bytes) -> tuple[str, ...]:
-    """Return the parts of a three-way merge in which both sides differ, with git's marks, as lines."""
+    """Return the conflicts of a three-way merge, with git's markers, as lines."""
     found: list[str] = []
     is_inside = False
     for line in merged.decode(errors="replace").split("\n"):
@@ -202,7 +203,7 @@ def _conflicts_in(merged: bytes) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class NewSet:
-    """A set made of a working tree: its HEAD, patches by name, and files that are in no patch."""
+    """A set made from a working tree: its HEAD, patches by name, and untracked files."""
 
     rev: str
     texts: dict[str, bytes]
@@ -210,10 +211,10 @@ class NewSet:
 
 
 def new_set(folder: Path, env: Mapping[str, str]) -> NewSet:
-    """Make a set of what differs from HEAD in the working tree that `folder` is in, file by file.
+    """Make a set from the changes since HEAD in the working tree of `folder`, with one patch for each file.
 
-    Raises `UsageError` for a folder that is in none, or whose tree git cannot read, `FindingsError` for a tree without
-    changes and for changes that no patch of a file can hold.
+    Raises `UsageError` if git cannot read the working tree, and `FindingsError` if it has no changes, or changes that a
+    patch cannot express.
     """
     try:
         tree = read_work_tree(tree_root(folder), env)
@@ -246,7 +247,7 @@ def _change(tree: WorkTree, path: str, env: Mapping[str, str]) -> FileChange:
 
 
 def _refuse_submodules(tree: WorkTree, env: Mapping[str, str]) -> None:
-    """Refuse a tree with changes inside a submodule, or another commit of it: no patch of this tree can hold them."""
+    """Refuse a tree with changes in a submodule, or with another commit of it: a patch cannot express them."""
     for path, commit in tree.submodules.items():
         folder = tree.folder / path
         if folder.is_symlink() or not (folder / ".git").exists():
@@ -258,7 +259,7 @@ def _refuse_submodules(tree: WorkTree, env: Mapping[str, str]) -> None:
 
 
 def patch_names(paths: list[str]) -> dict[str, str]:
-    """Return {path: name of its patch}: the file's own name without its ending, with a number where another has it."""
+    """Return {path: name of its patch}: the file name without suffix, with a number if it is already used."""
     names: dict[str, str] = {}
     for path in sorted(paths):
         name = re.sub(r"[^\w-]+", "_", PurePosixPath(path).stem).strip("_")[:LONGEST] or "file"

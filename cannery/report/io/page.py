@@ -1,4 +1,4 @@
-"""The HTML page of a report, and the result of verify that it shows."""
+"""The HTML page of a report, and the stored result of verify for it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.report.page import Page
 
-# Not in templates/, whose files are part of tags and layers.
+# The page is not in templates/, because those files are part of tags and layers.
 TEMPLATES = Path(__file__).parents[1]
 
 
 def page_html(page: Page, version: str) -> str:
-    """Return the page as one HTML file that needs no other; `version` is Cannery's."""
+    """Return the page as one self-contained HTML file; `version` is that of Cannery."""
     loader = FileSystemLoader(TEMPLATES)
     environment = Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
@@ -28,9 +28,9 @@ def page_html(page: Page, version: str) -> str:
 
 
 def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
-    """Return the newest result of verify for `plan` in `cache`; None without one.
+    """Return the newest result of verify for `plan` in `cache`, or None.
 
-    Two architectures have the same plan digest: a result that names CANN's folder of the other one is left out.
+    Both architectures have the same plan digest, so a result with the other one's CANN folder is left out.
     """
     others = [f"{arch.machine}-linux/" for arch in Arch if arch is not plan.recipe.target.arch]
     for path in sorted((cache / "verified").glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True):
@@ -40,6 +40,6 @@ def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
             is_of_plan = (value["profile"], value["plan"]) == (plan.recipe.name, plan.digest)
             if is_of_plan and value["checks"] and value["counts"] and not any(other in text for other in others):
                 return dict(value)
-        except (OSError, ValueError, KeyError, TypeError):  # half of one, or none of ours
+        except (OSError, ValueError, KeyError, TypeError):  # incomplete, or another file
             continue
     return None

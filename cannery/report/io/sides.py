@@ -1,4 +1,4 @@
-"""Read what `diff` and `sbom` need: manifests, locks, the checkout at a revision, licences of wheels."""
+"""Reads the inputs of `diff` and `sbom`: manifests, locks, the checkout at a revision, licences of wheels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_contents(path: Path) -> Contents:
-    """Return the contents of a manifest, which is JSON, or a lock. Raises `UsageError` for any other file."""
+    """Return the contents of a manifest (JSON) or a lock. Raises `UsageError` for any other file."""
     hint = "name a lock, a manifest.json, a profile or an image"
     try:
         text = path.read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def is_revision(root: Path, name: str) -> bool:
 
 @contextmanager
 def checkout_at(root: Path, revision: str) -> Iterator[Path]:
-    """Yield a folder with images/ and templates/ of the checkout `root` at a revision of its git.
+    """Yield a folder with images/ and templates/ of the checkout `root` at a git revision.
 
     Raises `UsageError` if git does not know the revision, or if it has no images/.
     """
@@ -105,7 +105,7 @@ _CLASSIFIER = re.compile(r"License :: (?:OSI Approved :: )?(?P<name>.+)")
 
 
 def licence_of(metadata: str) -> str:
-    """Return the licence in a METADATA file, "" for none: an SPDX expression, else its own words.
+    """Return the licence in a METADATA file: an SPDX expression, or else its own text; "" if there is none.
 
     `License-Expression` (PEP 639) counts first, then `License`, then the classifiers.
     """

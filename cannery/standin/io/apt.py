@@ -1,10 +1,9 @@
-"""Debian packages without installing anything: fetched by the host's own apt, verified by its keys, unpacked beside.
+"""Fetches Debian packages with the host's apt, verifies them with its keys, and unpacks them. Nothing is installed.
 
-Mirrors, components and keys are those of the host's distribution, read from files only (`/etc/os-release`, `/etc/apt`:
-sources.list(5), one-line and deb822), so that no host name of a distribution is in Cannery and a user's mirror is used
-as it is. apt runs with its state, lists and archives in folders below Cannery's cache; the host's lists and dpkg state
-are neither read for the choice of packages nor written. The host's apt.conf (proxies, certificates, netrc) stays in
-force.
+Mirrors, components and keys are those of the host's distribution. They are read from `/etc/os-release` and `/etc/apt`
+(sources.list(5), one-line and deb822), so a user's mirror is used and Cannery has no host names. apt runs with its
+state, lists and archives in folders below Cannery's cache. The host's lists and dpkg state are not read or written. The
+host's apt.conf (proxies, certificates, netrc) is used.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from cannery.util.io.process import CommandError, run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Components of the distributions themselves. A vendor's repository often reuses the codename as its suite, but names a
-# component of its own ("stable", "nodistro").
+# The components of the distributions. A vendor's repository often has the codename as its suite, but another component
+# ("stable", "nodistro").
 DISTRIBUTION_COMPONENTS = {
     "debian": ("main", "contrib", "non-free", "non-free-firmware"),
     "ubuntu": ("main", "restricted", "universe", "multiverse"),
@@ -35,13 +34,13 @@ DISTRIBUTION_COMPONENTS = {
 OFFICIAL_KEY = re.compile(r"|(?:.*/)?(?:debian|ubuntu)-archive[^/\n]*")
 POCKETS = ("", "-updates", "-security")
 ROLLING = ("oldstable", "stable", "testing", "unstable", "sid")
-# Options of an entry that say how far the mirror is trusted; they stay in force. Not kept: arch, lang, target, pdiffs.
+# Options of an entry about trust in the mirror, which are kept. Not kept are arch, lang, target and pdiffs.
 KEPT_OPTIONS = ("trusted", "allow-insecure", "allow-weak", "check-valid-until", "check-date", "by-hash")
 
 
 @dataclass(frozen=True)
 class HostRelease:
-    """Distribution of the host: `id` is debian or ubuntu, `codename` like bookworm."""
+    """The distribution of the host: `id` is debian or ubuntu, `codename` is for example bookworm."""
 
     id: str
     codename: str
@@ -49,7 +48,7 @@ class HostRelease:
 
 @dataclass(frozen=True)
 class Source:
-    """One suite of one apt entry. `signed_by`: a key file's path, an inline armoured key, or "" (apt's own)."""
+    """One suite of one apt entry. `signed_by` is the path of a key file, an inline armoured key, or "" (apt's keys)."""
 
     uris: tuple[str, ...]
     suite: str
@@ -59,14 +58,14 @@ class Source:
     options: tuple[tuple[str, str], ...] = ()
 
     def serves(self, arch: str) -> bool:
-        """Whether the entry is not restricted to other architectures."""
+        """Whether the entry is for `arch`."""
         return not self.architectures or arch in self.architectures
 
 
 def host_release(etc: Path = Path("/etc")) -> HostRelease:
-    """Distribution and codename from os-release(5). Derivatives of Ubuntu count by their UBUNTU_CODENAME.
+    """Return distribution and codename from os-release(5). Derivatives of Ubuntu use their UBUNTU_CODENAME.
 
-    Raises `UnableError` where the host is neither Debian nor Ubuntu.
+    Raises `UnableError` if the host is neither Debian nor Ubuntu.
     """
     path = etc / "os-release"
     text = path.read_text(errors="replace") if path.is_file() else ""
@@ -83,16 +82,16 @@ def host_release(etc: Path = Path("/etc")) -> HostRelease:
 
 
 def distribution_sources(release: HostRelease, etc_apt: Path = Path("/etc/apt")) -> tuple[Source, ...]:
-    """Entries of the host's apt that serve its own distribution, with their pockets; third parties are left out.
+    """Return the host's apt entries for its own distribution, including -updates and -security.
 
-    An entry counts when its suite is the codename (or -updates, -security of it; else a rolling name such as stable)
-    and it names a component of the distribution. Entries signed by a key of somebody else count only when nothing
-    else is there: that is a company's own mirror. Raises `UnableError` when none is left.
+    An entry counts if it has a component of the distribution, and its suite is the codename (or else a rolling name
+    such as stable). Entries with another signing key only count if there are no others: they are a company's mirror.
+    Raises `UnableError` if no entry is left.
     """
     known = DISTRIBUTION_COMPONENTS[release.id]
     usable = []
     for source in read_sources(etc_apt):
-        # Only the distribution's components, and only URIs that a network or folder serves.
+        # Only components of the distribution, and no URIs of a CD.
         found = (uri for entry in source.uris for uri in _expanded(entry, etc_apt))
         uris = tuple(uri for uri in found if not uri.startswith("cdrom:"))
         components = tuple(c for c in source.components if c in known)
@@ -101,7 +100,7 @@ def distribution_sources(release: HostRelease, etc_apt: Path = Path("/etc/apt"))
     for names in ((release.codename,), ROLLING):
         suites = {f"{name}{pocket}" for name in names for pocket in POCKETS}
         own = own or [source for source in usable if source.suite in suites]
-    # No key named (apt's trusted ones), or a key file of the distribution's own keyring package.
+    # Without a key (apt's trusted keys), or with a key file of the distribution's keyring package.
     chosen = [source for source in own if OFFICIAL_KEY.fullmatch(source.signed_by)] or own
     if not chosen:
         raise UnableError(
@@ -115,10 +114,10 @@ def distribution_sources(release: HostRelease, etc_apt: Path = Path("/etc/apt"))
 def for_suite(
     sources: Sequence[Source], suite: str, *, arch: str = "", components: tuple[str, ...] = ()
 ) -> tuple[Source, ...]:
-    """The same mirrors, asked for release `suite` instead: `bookworm-updates` becomes `<suite>-updates`, and so on.
+    """Return the same mirrors for release `suite`: `bookworm-updates` becomes `<suite>-updates`, and so on.
 
-    `arch` leaves out entries restricted to others; `components` narrows (empty: all). The pocket suites do not exist
-    for unstable and are dropped there.
+    With `arch`, entries for other architectures are left out. With `components`, only those are kept. -updates and
+    -security are left out for unstable, which does not have them.
     """
     found = []
     for source in sources:
@@ -130,10 +129,10 @@ def for_suite(
 
 
 def source_lines(suite: str, sources: Sequence[Source], *, signed_by: str = "", extra: str = "") -> str:
-    """One-line sources.list text of `suite` on the mirrors of `sources`, for a build or a private apt.
+    """Return a sources.list for `suite` on the mirrors of `sources`, for a build or a private apt.
 
-    `signed_by` is the key file's path *there* ("" leaves the choice to that system's trusted keys); `extra` are further
-    entry options. The text may hold the credentials of a mirror: pass it as a secret, never write it into an image.
+    `signed_by` is the path of the key file in that system ("": its trusted keys). `extra` are further options. The text
+    may have the credentials of a mirror: pass it as a secret, never write it into an image.
     """
     lines = []
     for source in for_suite(sources, suite):
@@ -146,7 +145,7 @@ def source_lines(suite: str, sources: Sequence[Source], *, signed_by: str = "", 
 
 
 def read_sources(etc_apt: Path) -> Iterator[Source]:
-    """Every enabled binary entry of sources.list, sources.list.d/*.list and *.sources, in apt's order."""
+    """Yield the enabled binary entries of sources.list, sources.list.d/*.list and *.sources, in apt's order."""
     folder = etc_apt / "sources.list.d"
     files = [etc_apt / "sources.list", *sorted(folder.glob("*.list")), *sorted(folder.glob("*.sources"))]
     for path in files:
@@ -156,7 +155,7 @@ def read_sources(etc_apt: Path) -> Iterator[Source]:
 
 
 def parse_one_line(text: str) -> Iterator[Source]:
-    """Entries of a sources.list: `deb [option=value ...] URI SUITE COMPONENT...`; source and flat ones are left out."""
+    """Yield the `deb [option=value ...] URI SUITE COMPONENT...` entries of a sources.list, without flat ones."""
     for raw in text.splitlines():
         match = re.match(r"deb\s+(?:\[(?P<options>[^]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)", raw.strip())
         if match and not match["suite"].endswith("/"):
@@ -167,7 +166,7 @@ def parse_one_line(text: str) -> Iterator[Source]:
 
 
 def parse_deb822(text: str) -> Iterator[Source]:
-    """Entries of a *.sources file, one a suite; `Enabled: no` and source-only stanzas are left out."""
+    """Yield the entries of a *.sources file, one for each suite, without disabled and source-only stanzas."""
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     for stanza in re.split(r"\n\s*\n", kept):
         fields: dict[str, str] = {}
@@ -189,33 +188,33 @@ def parse_deb822(text: str) -> Iterator[Source]:
 
 def _source(uris: tuple[str, ...], suite: str, components: tuple[str, ...], fields: dict[str, str]) -> Source:
     arches = fields.get("arch", fields.get("architectures", ""))
-    # deb822 writes an empty line of an inline key as a lone dot
+    # deb822 writes an empty line of an inline key as a single dot
     key = "\n".join("" if line == "." else line for line in fields.get("signed-by", "").strip().splitlines())
     options = tuple((name, fields[name]) for name in KEPT_OPTIONS if name in fields)
     return Source(uris, suite, components, key, tuple(re.split(r"[,\s]+", arches.strip())) if arches else (), options)
 
 
 def _expanded(uri: str, etc_apt: Path) -> tuple[str, ...]:
-    """Mirrors in the list file of a `mirror+file:` URI (cloud images have one), else the URI itself."""
+    """Return the mirrors in the list file of a `mirror+file:` URI (as in cloud images), or else the URI."""
     if not uri.startswith("mirror+file:"):
         return (uri,)
     path = Path(uri.removeprefix("mirror+file:"))
-    if not path.is_file():  # a sources folder read from elsewhere carries its mirror list along
+    if not path.is_file():  # another /etc/apt folder has its mirror list inside
         path = etc_apt / path.relative_to("/etc/apt") if path.is_relative_to("/etc/apt") else path
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     entries = (shlex.split(line, comments=True) for line in lines)
     return tuple(words[0] for words in entries if words)
 
 
-# Enough for every package Cannery takes; other components would only cost time.
+# These have every package that Cannery needs. Other components would only take time.
 FETCH_COMPONENTS = ("main", "universe")
 UPDATE_TIMEOUT = 180.0  # seconds
 DOWNLOAD_TIMEOUT = 1800.0
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
-# Read by apt-get -c, that is after the host's own apt.conf. Hooks are cleared because they would run the host's
-# programs on the host's state; a default release of the host would name a suite that this apt does not have. Words
-# without quotation marks may hold %XX, so that any folder's name can be in it.
+# apt-get -c reads it after the host's apt.conf. Hooks are cleared, because they would run the host's programs on the
+# host's state. The default release is cleared, because this apt may not have that suite. Values without quotes may have
+# %XX escapes, so any folder name is possible.
 CONFIG = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -256,12 +255,12 @@ Dir::Log {folder}/log;
 def fetch_debs(
     names: Sequence[str], *, suite: str, arch: str, cache: Path, dependencies: bool = False
 ) -> tuple[Path, ...]:
-    """Newest .deb of each of `names` in `suite` for `arch` (Debian's word: amd64, arm64), kept below `cache`/apt.
+    """Return the newest .deb of each of `names` in `suite` for `arch` (amd64, arm64), in apt's order.
 
-    They come from the host's distribution sources. With `dependencies`, everything they depend on comes along, down to
-    libc (without recommended ones). apt holds each file to the hash of the index before it is moved there; one that is
-    there is taken. The paths come in apt's order, not in that of `names`. Raises `NetworkError` naming the mirror that
-    does not answer, and `UnableError` where a package does not exist, a signature is not good or apt is missing.
+    They come from the sources of the host's distribution and are kept below `cache`/apt. With `dependencies`, all
+    their dependencies are included, but no recommended packages. apt checks the hash of each new file. Raises
+    `NetworkError` with the mirror that does not answer, and `UnableError` if a package does not exist, a signature is
+    not valid or apt is missing.
     """
     sources = for_suite(distribution_sources(host_release()), suite, arch=arch, components=FETCH_COMPONENTS)
     if not sources:
@@ -284,7 +283,7 @@ def fetch_debs(
 
 
 def unpack(deb: Path, dest: Path) -> None:
-    """Unpack the files of `deb` below `dest`; no maintainer script runs. Raises `UnableError` when it is no package."""
+    """Unpack the files of `deb` below `dest` without running scripts. Raises `UnableError` if it is not a package."""
     dest.mkdir(parents=True, exist_ok=True)
     try:
         run(("dpkg-deb", "-x", deb, dest))
@@ -293,7 +292,7 @@ def unpack(deb: Path, dest: Path) -> None:
 
 
 def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -> Path:
-    """Folder of a private apt for exactly these sources, with its configuration written."""
+    """Return the folder of a private apt for these sources, and write its configuration."""
     base = (cache / "apt").resolve()
     text = ""
     for source in sources:
@@ -307,20 +306,20 @@ def _apt_folder(sources: Sequence[Source], suite: str, arch: str, cache: Path) -
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "state/status").touch()
-    write_atomic(folder / "sources.list", text, mode=0o600)  # may hold a mirror's password
+    write_atomic(folder / "sources.list", text, mode=0o600)  # it may have a mirror's password
     write_atomic(folder / "apt.conf", CONFIG.format(arch=arch, folder=quote(str(folder))))
     return folder
 
 
 def _apt(folder: Path, *args: str, timeout: float, cwd: Path | None = None) -> str:
-    """Run the private apt-get. It ends with this process: one that a killed run left would hold apt's own lock."""
+    """Run the private apt-get. It ends with this process, so that a killed run does not leave apt's lock held."""
     env = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     command: tuple[str | Path, ...] = (*WITH_US, "apt-get", "-q", "-c", folder / "apt.conf", *args)
     return run(command, env=env, cwd=cwd, timeout=timeout).stdout
 
 
 def _download(folder: Path, missing: Sequence[str], archives: Path) -> None:
-    """Download into a folder beside, where apt checks each hash, and only then move into place."""
+    """Download into a temporary folder, where apt checks each hash, then move the files to `archives`."""
     parts = [file.split("_") for file in missing]
     with own_folder(folder / "get") as scratch:
         requests = (f"{name}={unquote(version)}" for name, version, *_ in parts)
@@ -333,7 +332,7 @@ def _download(folder: Path, missing: Sequence[str], archives: Path) -> None:
 
 
 def _explain(error: CommandError, suite: str, sources: Sequence[Source]) -> NoReturn:
-    """Turn apt's own words into the error of its kind, without credentials."""
+    """Raise the error for apt's output, without credentials."""
     redact = redactor()
     text, mirror = redact(f"{error.stderr}\n{error.stdout}"), redact(sources[0].uris[0])
     gone = re.search(r"Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate", text)

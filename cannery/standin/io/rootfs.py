@@ -1,11 +1,11 @@
-"""The Debian system below a stand-in base: made by debootstrap, kept in the cache as a tar, the same for all targets.
+"""The Debian system of a stand-in base: made by debootstrap and cached as a tar. All targets of one arch share it.
 
-Packages are fetched and verified by the host's own apt (`cannery.standin.io.apt`: its mirrors, keys, proxies), and
-handed to debootstrap as a `file:` mirror of exactly these packages. So no wget is needed, the newest security updates
-are in, and debootstrap itself is unpacked in the cache and never installed.
+The host's apt (`cannery.standin.io.apt`: its mirrors, keys, proxies) fetches and verifies the packages. debootstrap
+gets a `file:` mirror with only these packages. So wget is not needed, and the newest security updates are included.
+debootstrap is unpacked in the cache and never installed.
 
-The tar is the same for the same packages: logs, caches, lists, backups, the mirror's address, and the host's name and
-resolver are left out; times and the date in /etc/shadow are fixed.
+The same packages give the same tar. Logs, caches, lists, backups, the mirror's address, the host name and the resolver
+are left out, and times and the date in /etc/shadow are fixed.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ if TYPE_CHECKING:
 
     from cannery.catalog.catalog import StandIn
 
-# Bytes that packages (130 MB), tree (450 MB) and tar (400 MB) take while they are made, with some room.
+# Bytes needed for packages (130 MB), tree (450 MB) and tar (400 MB), and some reserve.
 SPACE = 1_500_000_000
 BOOTSTRAP_TIMEOUT = 3600.0  # seconds; the second stage under QEMU takes minutes
-# apt's word for all Essential packages; with usr-is-merged, apt does not choose usrmerge, which needs Perl.
+# apt's pattern for all Essential packages. With usr-is-merged, apt does not choose usrmerge, which needs Perl.
 ESSENTIAL = ("?essential", "usr-is-merged")
-# What the first phase of debootstrap needs beside essential packages: base-files pre-depends on some awk.
+# Other packages that the first phase of debootstrap needs: base-files pre-depends on awk.
 REQUIRED = frozenset({"mawk"})
-# First 20 bytes of an ELF file of each arch, as binfmt_misc writes them.
+# The first 20 bytes of an ELF file of each arch, as in binfmt_misc.
 MAGIC = {Arch.ARM64: "7f454c460201010000000000000000000200b700", Arch.AMD64: "7f454c4602010100000000000000000002003e00"}
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
-# Compiled again without times: what Debian's scripts compile has the source's mtime and is not reproducible.
+# These are compiled again without times: Debian's scripts write the source's mtime, which is not reproducible.
 PYTHON_FOLDERS = ("/usr/lib/python3.11", "/usr/lib/python3", "/usr/share/python3")
 COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
-# A mount namespace of its own: it ends with all that debootstrap mounts. No process outlives ours, so that the next
-# run can remove what is left.
+# In a new mount namespace, all mounts of debootstrap end with it. Its processes end with ours, so that the next run can
+# remove the remains.
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
 
 
 def rootfs_key(data: StandIn, arch: Arch) -> str:
-    """Return the name under which the rootfs of `data` for `arch` is kept: suite, arch and a digest of its inputs."""
+    """Return the cache name of the rootfs of `data` for `arch`: suite, arch and a digest of its inputs."""
     content = data.model_dump(mode="json", include={"schema_number", "suite", "epoch", "packages", "leave_out", "keep"})
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{data.suite}-{arch}-{digest[:12]}"
 
 
 def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, say: Callable[[str], None]) -> Path:
-    """Return the tar of the rootfs below `cache`/rootfs, made when it is not there. Two runs at once make it once.
+    """Return the tar of the rootfs below `cache`/rootfs, and make it if it is missing. Parallel runs make it once.
 
-    Raises `UnableError` where the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian)
-    and `NetworkError` where the mirror does not answer. The tar is written whole or not at all.
+    Raises `UnableError` if the host cannot make it (no root, no QEMU for a foreign arch, no disk space, not Debian) and
+    `NetworkError` if the mirror does not answer. The tar is written atomically.
     """
     folder = cache / "rootfs"
     target = folder / f"{rootfs_key(data, arch)}.tar"
@@ -95,10 +95,10 @@ def ensure_rootfs(data: StandIn, arch: Arch, *, cache: Path, host_arch: Arch, sa
 
 
 def check_emulation(arch: Arch, host_arch: Arch) -> None:
-    """Raise `UnableError` with what to install where this host's kernel cannot run programs of `arch`.
+    """Raise `UnableError` with what to install if this host's kernel cannot run programs of `arch`.
 
-    Cheap, and called before anything is fetched: making a stand-in base and every step of a build that runs on the
-    target's platform need it. It does not check an engine on another machine.
+    It is called before anything is fetched: making a stand-in base, and build steps on the target's platform, need it.
+    It does not check an engine on another machine.
     """
     if arch is not host_arch and not is_registered(arch):
         raise UnableError(
@@ -108,7 +108,7 @@ def check_emulation(arch: Arch, host_arch: Arch) -> None:
 
 
 def check_space(folder: Path, wanted: int) -> None:
-    """Raise `UnableError` with both numbers when the file system of `folder` has less than `wanted` bytes free."""
+    """Raise `UnableError` if the file system of `folder` has less than `wanted` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < wanted:
         raise UnableError(
@@ -119,7 +119,7 @@ def check_space(folder: Path, wanted: int) -> None:
 
 
 def is_registered(arch: Arch, binfmt: Path = BINFMT) -> bool:
-    """Whether the kernel hands ELF files of `arch` to an emulator that needs no file in the chroot (flag F)."""
+    """Whether the kernel runs ELF files of `arch` with an emulator that needs no file in the chroot (flag F)."""
     entries = [path for path in binfmt.glob("*") if path.name not in {"register", "status"}]
     for path in entries:
         lines = path.read_text(errors="replace").splitlines()
@@ -141,7 +141,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
         unpack(deb, work / "tools")
     options = tree / "etc/dpkg/dpkg.cfg.d/standin"
     options.parent.mkdir(parents=True)
-    # No documentation, now and when a build adds packages; no fsync for each file.
+    # No documentation, also when a build adds packages, and no fsync for each file.
     excluded = [f"path-exclude={glob}" for glob in data.leave_out]
     options.write_text("\n".join(["force-unsafe-io", *excluded, *(f"path-include={glob}" for glob in data.keep), ""]))
     # debootstrap does not start without a wget, though a `file:` mirror needs none. This one fetches nothing.
@@ -155,7 +155,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
         "LC_ALL": "C",
         "PYTHONHASHSEED": "0",
         "SOURCE_DATE_EPOCH": str(data.epoch),
-        # debootstrap then binds the host's devices: a user namespace may make none.
+        # debootstrap then binds the host's devices, because a user namespace cannot create devices.
         **({"container": "lxc"} if is_in_namespace() else {}),
     }
     first = ("sh", work / "tools/usr/sbin/debootstrap", f"--arch={arch}", "--variant=minbase", "--no-check-gpg")
@@ -182,7 +182,7 @@ def _bootstrap(  # noqa: PLR0913 - the inputs of one run
 
 @contextmanager
 def _without_spaces(work: Path) -> Iterator[Path]:
-    """Yield `work` under a name without spaces, at which debootstrap would cut it."""
+    """Yield a path of `work` without spaces, since debootstrap does not quote paths."""
     if not any(map(str.isspace, str(work))):
         yield work
         return
@@ -192,7 +192,7 @@ def _without_spaces(work: Path) -> Iterator[Path]:
 
 
 def _write_mirror(mirror: Path, debs: Sequence[Path], suite: str, arch: Arch) -> tuple[str, ...]:
-    """Write a package mirror of exactly `debs` and return their names. apt has verified them; it is not signed."""
+    """Write a mirror with only `debs`, and return their names. It is not signed, since apt has verified the files."""
     pool, index = mirror / "pool", mirror / f"dists/{suite}/main/binary-{arch}"
     pool.mkdir(parents=True)
     index.mkdir(parents=True)
@@ -212,7 +212,7 @@ def _write_mirror(mirror: Path, debs: Sequence[Path], suite: str, arch: Arch) ->
 
 
 def _stanza(deb: Path) -> tuple[str, str]:
-    """Return (package, its stanza in Packages). Only what the first phase needs has priority `required`."""
+    """Return (package, its stanza in Packages). Only packages for the first phase have the priority `required`."""
     try:
         control = run(("dpkg-deb", "-f", deb)).stdout
     except CommandError as error:
@@ -232,10 +232,10 @@ def _stanza(deb: Path) -> tuple[str, str]:
     return name, "\n".join(lines) + "\n\n"
 
 
-# Folders that come in empty, with the folders below them; debconf needs its answers when more packages come.
+# Folders that keep only their subfolders. debconf's answers are kept, because adding packages needs them.
 EMPTIED = ("dev", "proc", "run", "sys", "tmp", "var/cache", "var/lib/apt/lists", "var/log", "var/tmp")
 NOT_EMPTIED = re.compile(r"var/cache/debconf/(?:config|passwords|templates)\.dat")
-# Of these not even the folders below come in.
+# Folders that are completely empty.
 BARE = ("dev", "proc", "run", "sys", "tmp", "var/tmp")
 DROPPED = re.compile(
     r"etc/(?:hostname|resolv\.conf|machine-id|\.pwd\.lock|(?:passwd|group|shadow|gshadow|subuid|subgid)-)"
@@ -246,7 +246,7 @@ DAY = 86400
 
 
 def write_tar(tree: Path, target: Path, data: StandIn) -> None:
-    """Write `tree` to `target` as an uncompressed tar: sorted, numeric owners, one mtime, hard links kept."""
+    """Write `tree` to `target` as an uncompressed tar: sorted, with numeric owners, one mtime and hard links."""
     seen: dict[tuple[int, int], str] = {}
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in _walk(tree):
@@ -273,11 +273,11 @@ def write_tar(tree: Path, target: Path, data: StandIn) -> None:
             with path.open("rb") as stream:
                 archive.addfile(info, stream)
     with target.open("rb") as written:
-        os.fsync(written.fileno())  # it is renamed next, and must be whole then
+        os.fsync(written.fileno())  # it is renamed next, and must be complete
 
 
 def _walk(tree: Path) -> Iterator[tuple[str, Path]]:
-    """Every file and folder below `tree` with its relative name, sorted, a folder before what is in it."""
+    """Yield (relative name, path) of every file and folder below `tree`, sorted, parents first."""
     with os.scandir(tree) as found:
         children = sorted(found, key=lambda child: child.name)
     for child in children:
@@ -288,17 +288,17 @@ def _walk(tree: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _left_out(name: str, data: StandIn) -> bool:
-    """Whether a path is not in the image: dropped, or in `leave_out` and neither kept nor above what is kept."""
+    """Whether a path is left out: it is dropped, or it is in `leave_out` and not in `keep` or above a kept path."""
     if DROPPED.fullmatch(name) or any(name.startswith(f"{folder}/") for folder in BARE):
         return True
     if not any(fnmatch.fnmatchcase(f"/{name}", glob) for glob in data.leave_out):
         return False
-    parts = f"/{name}".split("/")  # of a folder above, a glob's first parts match it
+    parts = f"/{name}".split("/")  # a folder above a kept path matches the first parts of its glob
     return not any(fnmatch.fnmatchcase("/".join(parts), "/".join(glob.split("/")[: len(parts)])) for glob in data.keep)
 
 
 def _info(name: str, status: os.stat_result, epoch: int) -> tarfile.TarInfo | None:
-    """Header of one entry, or None for what an image does not have (sockets, devices, contents of emptied folders)."""
+    """Return the header of one entry; None for sockets, devices, and the content of emptied folders."""
     info = tarfile.TarInfo(name)
     info.mtime, info.uid, info.gid = epoch, status.st_uid, status.st_gid
     info.mode = stat.S_IMODE(status.st_mode)
@@ -314,7 +314,7 @@ def _info(name: str, status: os.stat_result, epoch: int) -> tarfile.TarInfo | No
 
 
 def _changed(name: str, path: Path, epoch: int) -> bytes | None:
-    """Return the text that a file gets in the image; None for one that stays as it is."""
+    """Return the new content of a file in the image; None for an unchanged file."""
     if name == "etc/apt/sources.list":
         return SOURCES.encode()
     if name == "etc/shadow":  # shadow(5): the third field is the day of the last password change

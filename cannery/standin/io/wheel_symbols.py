@@ -1,4 +1,4 @@
-"""The CANN-shaped layer of a stand-in, with stubs for what the libraries of a torch_npu wheel want."""
+"""The layer of a stand-in with the files of a CANN image, and stubs for the libraries of a torch_npu wheel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cannery.standin.tree import StandInSpec
 
 IS_LIBRARY = re.compile(r"\.so(\.\d+)*$")
-# A whole string (zero bytes around it) that may be the name of a library to open.
+# A complete string (between zero bytes) that may be the name of a library to open.
 LIBRARY_NAME = re.compile(rb"(?<=\0)lib[A-Za-z0-9_+-]+(?:\.so)?(?=\0)")
 SYMBOL = struct.Struct("<IBBHQQ")
 STB_GLOBAL, STB_WEAK = 1, 2
@@ -33,7 +33,7 @@ STB_GLOBAL, STB_WEAK = 1, 2
 def cann_layer(spec: StandInSpec, wheel: Path | None) -> bytes:
     """Return the layer's tar; `wheel` is the locked torch_npu, None for a stack without it.
 
-    Raises `UnableError` without the wheel that is locked, for another file, and as `wheel_libraries`.
+    Raises `UnableError` if the locked wheel is missing or is another file, and like `wheel_libraries`.
     """
     stubs = {}
     if spec.torch_npu is not None:
@@ -70,7 +70,7 @@ def read_library(content: bytes) -> Library:
 
 
 def _symbols(elf: ELFFile) -> tuple[frozenset[str], frozenset[str]]:
-    """Return (undefined, defined) names. Unpacked by hand: pyelftools takes minutes for a large library's symbols."""
+    """Return (undefined, defined) names. pyelftools would take minutes for the symbols of a large library."""
     table, strings = elf.get_section_by_name(".dynsym"), elf.get_section_by_name(".dynstr")
     if table is None or strings is None:
         return frozenset(), frozenset()
