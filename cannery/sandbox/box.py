@@ -76,7 +76,8 @@ make proc nosuid,nodev,noexec /proc
 for name in bus fs irq sys sysrq-trigger; do
     [ ! -e "$root/proc/$name" ] || bind "$root/proc/$name" "/proc/$name" ,ro
 done
-make sysfs ro,nosuid,nodev,noexec /sys || echo 'box: it has no /sys' >&2
+# A user namespace that has the host's network may not mount a sysfs: it gets the host's.
+make sysfs ro,nosuid,nodev,noexec /sys 2>/dev/null || mount -o rbind,ro /sys "$place" || echo 'box: it has no /sys' >&2
 """
 
 _DEV = """\

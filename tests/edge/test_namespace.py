@@ -62,6 +62,11 @@ touch --date=@1700000000 /old/new /old /etc /srv
 '''
 box = Box(lowers, ("sh", "-c", script), upper=top / "changes", binds=host_binds())
 subprocess.run(box_command(box, top / "mounts"), check=True)
+# With the host's network. Libraries count cores in /sys.
+script = "cat /sys/devices/system/cpu/possible; mkdir /sys/x 2>/dev/null || touch /sys/kernel/x 2>/dev/null || echo ro"
+box = Box(lowers, ("sh", "-c", script), binds=host_binds(), network=True)
+seen = subprocess.run(box_command(box, top / "mounts"), check=True, capture_output=True, text=True)
+print(seen.stdout, seen.stderr)
 made = io.BytesIO()
 left_out = "/etc/hosts /usr /bin /sbin /lib /lib32 /lib64 /proc /sys /dev".split()
 write_changes(top / "changes", lowers, left_out, TarSink(made))
@@ -119,7 +124,8 @@ def test_a_user_s_layer_has_the_bytes_of_root_s(folder: Path) -> None:
         pytest.skip("newuidmap (package uidmap) is not here")
     by_root = output_of(folder, "root")
     by_user = output_of(folder, "user", "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *AS_ROOT)
-    assert by_root.startswith("box\n7 7 755 /etc/kept\n[")
+    cores = Path("/sys/devices/system/cpu/possible").read_text()
+    assert by_root.startswith(f"box\n7 7 755 /etc/kept\n{cores}ro\n \n[")
     assert "'etc/.wh.kept'" in by_root
     assert "'old/.wh..wh..opq', 'old/new'" in by_root
     assert by_user == by_root

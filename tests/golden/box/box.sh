@@ -47,7 +47,8 @@ make proc nosuid,nodev,noexec /proc
 for name in bus fs irq sys sysrq-trigger; do
     [ ! -e "$root/proc/$name" ] || bind "$root/proc/$name" "/proc/$name" ,ro
 done
-make sysfs ro,nosuid,nodev,noexec /sys || echo 'box: it has no /sys' >&2
+# A user namespace that has the host's network may not mount a sysfs: it gets the host's.
+make sysfs ro,nosuid,nodev,noexec /sys 2>/dev/null || mount -o rbind,ro /sys "$place" || echo 'box: it has no /sys' >&2
 make tmpfs nosuid,nodev,noexec,mode=755 /dev
 make devpts nosuid,noexec,newinstance,ptmxmode=0666,mode=0620 /dev/pts
 make tmpfs nosuid,nodev,mode=1777,size=1073741824 /dev/shm
