@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cannery.util.io.files import write_atomic
+from cannery.util.io.files import BY_OUTPUT, unwritable, write_atomic
 
 
 def test_what_is_in_a_file_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +33,11 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         write_atomic(path, "new")
     assert [(found.name, found.read_text()) for found in Path(tmp_path).iterdir()] == [("file", "old")]
+
+
+def test_what_cannot_be_written_has_another_place() -> None:
+    """A home folder that is not there, or is another user's, is no reason to change it."""
+    denied = OSError(13, "Permission denied")
+    cache = "make it writable for you, or work on another checkout, or set CANNERY_CACHE to another folder"
+    assert unwritable(denied, "/nonexistent").hint == cache
+    assert unwritable(denied, "/srv/page", BY_OUTPUT).hint == f"make it writable for you, or {BY_OUTPUT}"

@@ -21,9 +21,9 @@ T = TypeVar("T")
 # In the working folder.
 OF_FOLDER = "cannery.toml"
 _ROOM = "free some disk space, then run the same command again"
-_ELSEWHERE = "work on a checkout, or with a CANNERY_CACHE, that is not"
+_ELSEWHERE = "work on another checkout, or set CANNERY_CACHE to another folder"
 BY_OUTPUT = "name a place on another one with --output"
-_RIGHT = "make it writable for you, then run the same command again"
+_RIGHT = "make it writable for you"
 _NEXT = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
@@ -132,6 +132,8 @@ def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) ->
     hint = _NEXT.get(error.errno or 0, "run the same command again when that is mended")
     if error.errno == errno.EROFS:
         hint = f"its file system is mounted read-only: {elsewhere}"
+    elif hint == _RIGHT:
+        hint = f"{hint}, or {elsewhere}"
     return UnableError(f"cannot be written: {reason[:1].lower()}{reason[1:]}", where=str(path), hint=hint)
 
 
