@@ -100,7 +100,7 @@ class Bench:
                 if not blob.exists():
                     for parent in (blob.parent, unpacked.parent):
                         parent.mkdir(parents=True, exist_ok=True)
-                    os.link(have.blob_path(layer.digest), blob)
+                    link(have.blob_path(layer.digest), blob)
                     unpacked.symlink_to(folder)
                 store.note(layer)
             store.put(have.config(image["Id"]), name)
@@ -146,8 +146,21 @@ class Bench:
 
 
 def blobs(store: Path | None) -> dict[str, int]:
-    """Return {name: size} of the blobs below a cache's image store."""
-    return {path.name: path.stat().st_size for path in store.glob("images/blobs/sha256/*")} if store else {}
+    """Return {digest: size} of the blobs below a cache's image store: its layers, and its images' configurations."""
+    if store is None:
+        return {}
+    images = Store(store / "images")
+    layers = [layer for chain in images.chains() for layer in map(images.layer, chain) if layer]
+    configs = {image: len(images.config(image) or b"") for image in images.names().values()}
+    return configs | {layer.digest: layer.size for layer in layers}
+
+
+def link(source: Path, target: Path) -> None:
+    """Link a file, or all files of a folder."""
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=os.link)
+    else:
+        os.link(source, target)
 
 
 def bytes_written() -> int:

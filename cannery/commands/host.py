@@ -13,6 +13,7 @@ from cannery.host.io.kept import (
     FOLDERS,
     IN_ENGINE,
     IN_STORE,
+    LINKED,
     Part,
     chosen,
     engine_parts,
@@ -56,10 +57,11 @@ def _cleaned(
     arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
 ) -> list[tuple[str, int, int, int, int]]:
     """Remove the parts that are chosen; return how much there was of each kind, and how much is removed."""
-    found = _parts(context, kinds or CLEAN_KINDS)
+    wanted = kinds or CLEAN_KINDS
+    found = _parts(context, wanted)
     every = [part for parts in found.values() for part in parts]
     rows = []
-    for kind in kinds or CLEAN_KINDS:
+    for kind in wanted:
         gone = chosen(found[kind], arguments.older_than, arguments.keep)
         rows.append((kind, len(found[kind]), freed(found[kind], found[kind]), len(gone), freed(gone, every)))
         if kinds and rows[-1][-1] > TAKES_LONG:
@@ -72,13 +74,14 @@ def _cleaned(
 
 
 def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
-    """Return the parts of some kinds; those of the image store are all read, because images share layers."""
+    """Return the parts of some kinds, and of the kinds that may share files with them."""
     found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
-    for kind in FOLDERS.keys() & kinds:
+    local = kinds if LINKED.isdisjoint(kinds) else LINKED.union(kinds)
+    for kind in FOLDERS.keys() & local:
         found[kind] = folder_parts(context.cache, *FOLDERS[kind])
-    if "out" in kinds:
+    if "out" in local:
         found["out"] = rendered_parts(context.out)
-    of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(kinds) else {}
+    of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(local) else {}
     of_engine = _engine_parts(context) if not IN_ENGINE.isdisjoint(kinds) else {}
     for kind, parts in (*of_store.items(), *of_engine.items()):
         found[kind] += parts

@@ -53,13 +53,15 @@ class Blob:
 class Layer(Blob):
     """A layer as gzip: also the DiffID and bytes of its tar, and the repositories (`host/name`) that have the blob.
 
-    The blob of a layer with `is_remote` is only in these repositories, and `raw` is its size there.
+    The blob of a layer with `is_remote` is only in these repositories, and `raw` is its size there. `files` are the
+    sizes of the files of a layer that is kept as pieces (cannery.store.io.pieces).
     """
 
     diff_id: str
     raw: int
     origins: tuple[str, ...] = ()
     is_remote: bool = False
+    files: tuple[int, ...] = ()
 
     def repositories(self, registry: str) -> list[str]:
         """Return the repositories of a registry that have the blob, without the registry's host."""

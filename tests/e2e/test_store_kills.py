@@ -25,6 +25,9 @@ import pytest
 
 from cannery.context import read_context
 from cannery.errors import ExitCode
+from cannery.store.describe import Blob
+from cannery.store.io.store import Store
+from cannery.util.io.files import remove_path
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, bare_cache, small_checkout
 from tests.images.test_lines import profile_text
 
@@ -113,7 +116,7 @@ def forget(bench: Bench, *, everything: bool) -> None:
     kept = {name for note in names.glob("*.json") for name in parts(bench, json.loads(note.read_text())["id"])}
     for path in bench.store.glob("blobs/sha256/*"):
         if path.name not in kept:
-            path.unlink()
+            remove_path(path)
     for folder in ("verified", *(["layers"] if everything else [])):
         shutil.rmtree(bench.cache / folder, ignore_errors=True)
 
@@ -134,8 +137,9 @@ def faults(bench: Bench) -> list[str]:
     mounts = Path("/proc/self/mounts").read_text()
     found += ["a mount is left"] if str(bench.cache) in mounts else []
     for path in bench.store.glob("blobs/sha256/*"):
-        if hashlib.sha256(path.read_bytes()).hexdigest() != path.name:
-            found.append(f"{path.name} has other bytes than its name")
+        with Store(bench.store).open(Blob(f"sha256:{path.name}", 0)) as stream:
+            if hashlib.sha256(stream.readall()).hexdigest() != path.name:
+                found.append(f"{path.name} has other bytes than its name")
     return found
 
 

@@ -117,7 +117,7 @@ def test_an_image_gets_another_name_by_one_that_it_has(store: Store) -> None:
     assert found is not None
     assert found.id == image
     assert store.names()["demo:moving"] == image
-    assert store.prune(0) == 0
+    assert store.prune(0) == []
 
 
 def test_a_layer_is_packed_once_and_gzip_stays_as_it_is(store: Store) -> None:
@@ -191,7 +191,7 @@ def test_broken_notes_are_as_if_they_were_not_there(store: Store) -> None:
             path.write_bytes(broken)
             assert store.find("demo:1") is None
             assert store.chains() == []
-            assert store.prune() == 0
+            assert store.prune() == []
         path.write_bytes(kept)
     assert store.find("demo:1") is not None
 
@@ -260,10 +260,10 @@ def test_prune_removes_what_no_name_has(store: Store) -> None:
     assert lower is not None
     (store.folder / "new").mkdir()
     (store.folder / "new/x.part").write_bytes(b"x")
-    assert store.prune() == 0  # another run may be about to name them
-    assert store.has(sha(LOWER))
+    store.prune()
+    assert store.has(sha(LOWER)), "another run may be about to name it"
     time.sleep(0.01)
-    assert store.prune(0) >= lower.size
+    assert store.blob_path(lower.digest) in store.prune(0)
     assert (store.has(sha(LOWER)), store.has(sha(UPPER))) == (False, True)
     assert not (store.folder / "new/x.part").exists()
     assert [path.name for path in store.folder.glob("unpacked/*") if path.is_dir()] in ([], [sha(UPPER)[7:]])

@@ -6,7 +6,9 @@ import gzip
 import io
 import random
 import struct
+import tempfile
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,14 +20,16 @@ from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.sink import SMALL, GzipSink, TarSink
 from cannery.assemble.io.wheel_files import WheelError
 from cannery.ship.standalone.load import layers_of
+from cannery.store.describe import Blob
 from cannery.store.io import packed
 from cannery.store.io.packed import inflated
+from cannery.store.io.pieces import Pieces, PiecesPart
+from cannery.util.addresses import digest_of
 from tests.edge.test_store import tar_of
 from tests.unit.test_wheel_files import make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 PLACE = Place("3.11", 1_700_000_000)
 # Text that packs to more than `SMALL` bytes.
@@ -40,9 +44,9 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(user, "deflate", module)
 
 
-def packed_wheel(folder: Path, files: Mapping[str, str], kind: int = zipfile.ZIP_DEFLATED) -> Path:
+def packed_wheel(folder: Path, files: Mapping[str, str], kind: int = zipfile.ZIP_DEFLATED, name: str = "demo") -> Path:
     """A wheel whose members are packed by `kind`; `make` stores them."""
-    path = make(folder, files)
+    path = make(folder, files, name)
     with zipfile.ZipFile(path) as archive:
         members = [(info, archive.read(info)) for info in archive.infolist()]
     with zipfile.ZipFile(path, "w") as archive:
@@ -52,8 +56,15 @@ def packed_wheel(folder: Path, files: Mapping[str, str], kind: int = zipfile.ZIP
 
 
 def written(wheel: Path, sink: type[TarSink]) -> tuple[Made, bytes]:
-    stream = io.BytesIO()
-    return write_layer(Content((Wheel(wheel, "x"),), texts={"/a": "b"}), PLACE, [], stream, sink), stream.getvalue()
+    content = Content((Wheel(wheel, "x"),), texts={"/a": "b"})
+    if sink is TarSink:
+        stream = io.BytesIO()
+        return write_layer(content, PLACE, [], stream), stream.getvalue()
+    with tempfile.TemporaryDirectory() as folder, PiecesPart(Path(folder, "part")) as part:
+        made, path = write_layer(content, PLACE, [], part, sink), part.end()
+        data = Pieces(path).readall() if path.is_dir() else path.read_bytes()
+    assert part.blob == Blob(digest_of(data), len(data))
+    return made, data
 
 
 @pytest.mark.usefixtures("library")

@@ -231,7 +231,7 @@ class _Job:
                     _put(archive, info, squeeze.compress(data) + squeeze.flush())
             for info in self._taken:
                 member = Member(File(info.filename, 0o644, info), cast("zipfile.ZipFile", self._other))
-                _put(archive, info, b"".join(member.stream(info)))
+                _put(archive, info, b"".join(block for _, block in member.stream(info)))
             archive.comment = bytes(_SUM)
         data = stream.getvalue()[:-_SUM]
         write_atomic(self.path, data + hashlib.sha256(data).digest())

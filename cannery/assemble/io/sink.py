@@ -1,8 +1,8 @@
 """Writes the tar of a layer to a stream, as it is or as gzip. Files of a wheel are not compressed a second time.
 
 A file in a wheel is a deflate stream with a CRC (PKZIP's application note, 4.3), and so is a member of a gzip file (RFC
-1952). The deflate stream is copied and gets a gzip header and trailer. Tar headers and small files between two such
-members are compressed here.
+1952). The deflate stream gets a gzip header and trailer, and the image store does not write it again. Tar headers and
+small files between two such members are compressed here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from cannery.assemble.io.wheel_files import WheelError
 from cannery.store.io.packed import LEVEL, WBITS, Writer, deflate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from zipfile import ZipFile
 
     from cannery.assemble.io.wheel_files import File
+    from cannery.store.io.pieces import PiecesPart
 
 # Bytes that are hashed and written at once, and bytes that are inflated at once, which can grow a thousandfold.
 BLOCK, STEP = 1 << 18, 1 << 16
@@ -49,16 +50,19 @@ class Member:
         info = self._file.content
         return info if isinstance(info, ZipInfo) and info.compress_type == ZIP_DEFLATED else None
 
-    def blocks(self, also: Writer | None) -> Iterator[bytes]:
-        """Give its bytes; the deflate stream is also written to `also`. Raises `WheelError` if it is damaged."""
+    def blocks(self, also: Callable[[str, int, bytes], None] | None) -> Iterator[bytes]:
+        """Give its bytes. Raises `WheelError` if they are damaged.
+
+        `also` gets the deflate stream in blocks: the wheel's path, the block's first byte in the wheel, and the block.
+        """
         info = self.packed
         if info is None:
             yield from self._file.blocks(self._archive)
             return
         worker, count, crc = deflate.decompressobj(-deflate.MAX_WBITS), 0, 0
-        for block in self.stream(info):
+        for start, block in self.stream(info):
             if also:
-                also.write(block)
+                also(str(self._archive.filename), start, block)
             try:
                 data = worker.decompress(block)
             except deflate.error as error:
@@ -70,15 +74,15 @@ class Member:
         if not worker.eof or worker.unused_data or (count, crc) != (info.file_size, info.CRC):
             raise self._damaged(info)
 
-    def stream(self, info: ZipInfo) -> Iterator[bytes]:
-        """Give the deflate stream of a deflated file, in blocks."""
+    def stream(self, info: ZipInfo) -> Iterator[tuple[int, bytes]]:
+        """Give the deflate stream of a deflated file in blocks, each with its first byte in the wheel."""
         stream, left = cast("IO[bytes]", self._archive.fp), info.compress_size
         stream.seek(info.header_offset)
         name, extra = _LENGTHS.unpack(stream.read(_LENGTHS.size))
-        stream.seek(name + extra, os.SEEK_CUR)
+        at = stream.seek(name + extra, os.SEEK_CUR)
         while left and (block := stream.read(min(STEP, left))):
-            yield block
-            left -= len(block)
+            yield at, block
+            at, left = at + len(block), left - len(block)
 
     def _damaged(self, info: ZipInfo) -> WheelError:
         return WheelError(f"{posixpath.basename(self._archive.filename or '')}: {info.filename} is damaged")
@@ -125,8 +129,9 @@ class TarSink:
 class GzipSink(TarSink):
     """Writes the tar of a layer as gzip with several members."""
 
-    def __init__(self, stream: Writer) -> None:
+    def __init__(self, stream: PiecesPart) -> None:
         super().__init__(stream)
+        self._part = stream
         self._squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
 
     def take(self, blocks: Iterable[bytes]) -> None:
@@ -138,7 +143,7 @@ class GzipSink(TarSink):
         self.flush()
         self._close()
         self.stream.write(_HEAD)
-        for data in blocks.blocks(self.stream):
+        for data in blocks.blocks(self._part.copy):
             self.digest.update(data)
         self.size += info.file_size
         self.stream.write(struct.pack("<II", info.CRC, info.file_size & 0xFFFFFFFF))

@@ -76,7 +76,7 @@ def _looks(file: File) -> tuple[object, ...]:
 
 def _same(one: Member, other: Member) -> bool:
     """Whether two files have the same bytes. They are unpacked only if their compressed bytes differ."""
-    streams = [b"".join(member.stream(member.packed)) if member.packed else b"" for member in (one, other)]
+    streams = [[block for _, block in member.stream(member.packed)] if member.packed else [] for member in (one, other)]
     return bool(streams[0] and streams[0] == streams[1]) or b"".join(one) == b"".join(other)
 
 

@@ -62,17 +62,6 @@ class Content:
     open: Callable[[int], io.RawIOBase]
 
 
-def file_content(path: Path, digest: str) -> Content:
-    """Return the content of a file."""
-
-    def opened(start: int) -> io.RawIOBase:
-        stream = path.open("rb", buffering=0)
-        stream.seek(start)
-        return stream
-
-    return Content(digest, path.stat().st_size, opened)
-
-
 def remote_content(repository: Repository, digest: str, size: int) -> Content:
     """Return the content of a blob of a repository. It is fetched while it is read.
 

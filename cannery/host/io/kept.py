@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.plan import TAG
 from cannery.render.render import DOCKERFILE
-from cannery.store.io.store import remove_path
+from cannery.util.io.files import disk_use, remove_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,13 +30,15 @@ FOLDERS = {
     "verified": ("verified/*", "log/*"),
 }
 IN_STORE = frozenset({"trials", "images", "builds", "unpacked"})
+# Kinds that share files by hard links: the wheels and the byte code that layers of the store have.
+LINKED = frozenset({"wheels", "layers", "out", "trials", "images", "builds"})
 IN_ENGINE = frozenset({"trials", "images", "buildkit"})
 PLAN_LABEL = "org.cannery.plan"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that can be removed alone: bytes by file or layer (images share layers), since when, how to remove it."""
+    """A part that can be removed alone: bytes by file or layer (parts share them), since when, how to remove it."""
 
     sizes: Mapping[str, int]
     made: float
@@ -67,12 +68,12 @@ def folder_parts(folder: Path, *patterns: str) -> list[Part]:
 
 
 def rendered_parts(out: Path) -> list[Part]:
-    """Return the rendered folders of `out`. Their wheels are links to those of the cache, and stay there."""
-    return [_path_part(file.parent, alone=True) for file in out.glob(f"*/{DOCKERFILE}")]
+    """Return the rendered folders of `out`. Their wheels are links to those of the cache."""
+    return [_path_part(file.parent) for file in out.glob(f"*/{DOCKERFILE}")]
 
 
-def _path_part(path: Path, *, alone: bool = False) -> Part:
-    return Part({str(path): size_of(path, alone=alone)}, path.lstat().st_mtime, partial(remove_path, path))
+def _path_part(path: Path) -> Part:
+    return Part(disk_use(path), path.lstat().st_mtime, partial(remove_path, path))
 
 
 def store_parts(store: Store) -> dict[str, list[Part]]:
@@ -87,7 +88,8 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
         config = store.blob_path(image)
         made = config.stat().st_mtime if config.exists() else 0.0
         kind = "trials" if is_superseded(names) else "images"
-        sizes = {one.digest: one.size for one in layers if not one.is_remote}
+        uses = [disk_use(store.blob_path(one.digest)) for one in layers if not one.is_remote]
+        sizes = {file: size for use in uses for file, size in use.items()}
         found[kind].append(Part(sizes, made, partial(_each, store.remove, names)))
     left = store.leftovers()
     unpacked = [path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left]
@@ -135,18 +137,3 @@ def _seconds(text: str) -> float:
     except (ValueError, OverflowError):
         return time.time()
     return found if found > 0 else time.time()
-
-
-def size_of(place: Path, *, alone: bool = False) -> int:
-    """Return the bytes on disk of a file or of all below a folder: each file once, however many links it has.
-
-    With `alone` only of files that have one link.
-    """
-    seen: dict[tuple[int, int], int] = {}
-    walked = os.walk(place) if place.is_dir() and not place.is_symlink() else [(str(place.parent), [], [place.name])]
-    for folder, _, names in walked:
-        for name in names:
-            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
-            if found.st_nlink == 1 or not alone:
-                seen[found.st_dev, found.st_ino] = found.st_blocks * 512
-    return sum(seen.values())

@@ -22,7 +22,7 @@ from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
 from cannery.store.io.packed import pack
 from cannery.store.io.packed import read_blocks as stream_blocks
-from cannery.store.io.store import Part
+from cannery.store.io.pieces import Part
 from cannery.util.addresses import digest_of
 from cannery.util.io.files import (
     BY_OUTPUT,

@@ -13,6 +13,7 @@ from cannery.assemble.content import Made
 from cannery.errors import FindingsError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterable, Iterator
 
 # The library and level that compress layers. zlib's level 1 makes layers 8 % larger than its default, in a fraction of
@@ -41,7 +42,7 @@ class Writer(Protocol):
         """Flush."""
 
 
-def read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+def read_blocks(stream: IO[bytes] | io.RawIOBase) -> Iterator[bytes]:
     """Yield what is left of a stream."""
     while block := stream.read(BLOCK):
         yield block

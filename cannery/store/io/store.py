@@ -1,6 +1,7 @@
 """The image store: blobs by digest, layers by diff id, images by name, and layers as folders.
 
-    blobs/sha256/HEX    layers as gzip, and configurations; written under another name first
+    blobs/sha256/HEX    layers as gzip, and configurations; written under another name first. A layer that is made from
+                        wheels is a folder of pieces, see pieces.py
     layers/HEX.json     which blob is the layer with that DiffID, and the registries that have it
     names/HEX.json      a name, and the id of its image: the last thing that is written of one
     unpacked/HEX/       a layer as a folder, made when it is asked for
@@ -28,13 +29,15 @@ from cannery.engine.oci import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
+from cannery.store.io.pieces import Pieces, PiecesPart
 from cannery.store.io.unpack import unpack
 from cannery.util.addresses import DIGEST, digest_of, split_digest
-from cannery.util.io.files import is_of_files, sha256_bytes, unwritable, write_atomic
+from cannery.util.io.files import is_of_files, remove_path, sha256_bytes, unwritable, write_atomic
 from cannery.util.io.locks import held, own_folder
 from cannery.util.io.namespace import is_in_namespace
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -45,30 +48,6 @@ if TYPE_CHECKING:
 SPARED = 3600.0
 # Before more bytes than this are unpacked, a line reports it.
 TAKES_LONG = 500_000_000
-
-
-class Part:
-    """A blob that is being written; it is hashed on the way."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
-        self._digest = hashlib.sha256()
-        self._size = 0
-
-    def write(self, data: bytes) -> int:
-        """Write."""
-        self._digest.update(data)
-        self._size += len(data)
-        return self.stream.write(data)
-
-    def flush(self) -> None:
-        """Flush."""
-        self.stream.flush()
-
-    @property
-    def blob(self) -> Blob:
-        """Digest and size of the bytes so far."""
-        return Blob(f"sha256:{self._digest.hexdigest()}", self._size)
 
 
 class Store:
@@ -87,13 +66,19 @@ class Store:
         """Return a layer, which may still be in a registry; None if the store does not know it."""
         note = _json(self._note(diff_id))
         try:
-            found = Layer(**{**note, "origins": tuple(note["origins"])}) if note else None
-            is_whole = found is not None and (
-                found.is_remote or self.blob_path(found.digest).stat().st_size == found.size
-            )
+            lists = {name: tuple(note.get(name, ())) for name in ("origins", "files")} if note else {}
+            found = Layer(**{**note, **lists}) if note else None
+            is_whole = found is not None and (found.is_remote or self._is_whole(found))
         except (OSError, TypeError, KeyError):
             return None
         return found if is_whole else None
+
+    def _is_whole(self, layer: Layer) -> bool:
+        """Whether the files of a layer have the sizes that they were written with. Raises `OSError` without one."""
+        path = self.blob_path(layer.digest)
+        if not layer.files:
+            return path.stat().st_size == layer.size
+        return all((path / str(number)).stat().st_size == size for number, size in enumerate(layer.files))
 
     def has(self, diff_id: str) -> bool:
         """Whether the store knows a layer."""
@@ -110,31 +95,35 @@ class Store:
         if remote and self._fetch:
             self._fetch(self, remote)
 
-    def write(self, write: Callable[[Part], Made]) -> Layer:
+    def write(self, write: Callable[[PiecesPart], Made]) -> Layer:
         """Add the layer that `write` writes as gzip, of the tar that it returns. Raises what `write` raises."""
         with self._disk():
             self.folder.mkdir(parents=True, exist_ok=True)
-            with own_folder(self.folder / "writing") as folder, (folder / "blob").open("wb") as stream:
-                part = Part(stream)
+            with own_folder(self.folder / "writing") as folder, PiecesPart(folder / "blob") as part:
                 tar = write(part)
-                part.flush()
-                os.fsync(stream.fileno())
-                return self.keep_file(folder / "blob", part.blob, tar)
+                path, blob = part.end(), part.blob
+                files = tuple(file.stat().st_size for file in part.files) if path.is_dir() else ()
+                return self._keep(path, Layer(blob.digest, blob.size, tar.diff_id, tar.size, files=files))
 
     def keep_file(self, path: Path, blob: Blob, tar: Made, *origins: str) -> Layer:
         """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
 
         A layer that is already there is kept: a registry may have its blob. `prune` then takes it for new.
         """
-        known = self.layer(tar.diff_id) if self.is_here(tar.diff_id) else None
-        layer = known or Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins)
-        target = self.blob_path(layer.digest)
-        with self._disk():
+        return self._keep(path, Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins))
+
+    def _keep(self, path: Path, new: Layer) -> Layer:
+        """Keep a file or a folder of pieces as a layer, as `keep_file` does."""
+        with self._locked():
+            known = self.layer(new.diff_id) if self.is_here(new.diff_id) else None
+            layer = known or new
+            target = self.blob_path(layer.digest)
             if known:
                 target.touch()
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                path.chmod(0o644)
+                path.chmod(0o755 if path.is_dir() else 0o644)
+                remove_path(target)  # a damaged one; a folder replaces no file
                 path.replace(target)
             self.note(layer)
         return layer
@@ -149,7 +138,7 @@ class Store:
         Raises `FindingsError` for another one, and for a damaged one.
         """
 
-        def write(part: Part) -> Made:
+        def write(part: PiecesPart) -> Made:
             tar = pack(stream, part)
             if diff_id not in {"", tar.diff_id}:
                 raise FindingsError("its content is not the layer that it should be", where=diff_id)
@@ -181,7 +170,7 @@ class Store:
         return folder
 
     def _unpack(self, layer: Layer, folder: Path) -> None:
-        with self.blob_path(layer.digest).open("rb") as stream:
+        with self.open(layer) as stream:
             try:
                 found = unpack(inflated(read_blocks(stream)), folder)
             except FindingsError:
@@ -196,16 +185,27 @@ class Store:
         for _ in self.blocks(blob):
             pass
 
+    def open(self, blob: Blob, start: int = 0) -> io.RawIOBase:
+        """Open a blob to read it from byte `start` on. Raises `OSError`, and `UnableError` for a damaged one."""
+        path = self.blob_path(blob.digest)
+        try:
+            stream = Pieces(path) if path.is_dir() else path.open("rb", buffering=0)
+        except (ValueError, FileNotFoundError) as error:
+            remove_path(path)
+            raise self._damaged(blob.digest) from error
+        stream.seek(start)
+        return stream
+
     def blocks(self, blob: Blob) -> Iterator[bytes]:
         """Give a blob in blocks. Raises `UnableError` at the end of a damaged one, which is removed."""
-        path, digest = self.blob_path(blob.digest), hashlib.sha256()
-        with self._disk(), path.open("rb") as stream:
+        digest = hashlib.sha256()
+        with self._disk(), self.open(blob) as stream:
             for block in read_blocks(stream):
                 digest.update(block)
                 yield block
             if f"sha256:{digest.hexdigest()}" == blob.digest:
                 return
-            path.unlink(missing_ok=True)
+            remove_path(self.blob_path(blob.digest))
         raise self._damaged(blob.digest)
 
     def _damaged(self, digest: str) -> UnableError:
@@ -319,8 +319,13 @@ class Store:
         layers = whole[1] if whole else []
         names = [str(self._name_path(full_name(reference))) for reference in references]
         names += [str(self._note(layer.diff_id)) for layer in layers]
-        here = [layer.digest for layer in layers if not layer.is_remote]
-        return names, [str(self.blob_path(digest)) for digest in (image, *here)]
+        return names, [str(self.blob_path(image)), *(str(path) for layer in layers for path in self._files(layer))]
+
+    def _files(self, layer: Layer) -> list[Path]:
+        """Return the files on this disk that have a layer."""
+        path = self.blob_path(layer.digest)
+        found = [path / str(number) for number in range(len(layer.files))] or [path]
+        return [] if layer.is_remote else found
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""
@@ -365,16 +370,15 @@ class Store:
             what = f"{size / 1e9:.1f} GB are to be {done}, and {free / 1e9:.1f} GB are free"
             raise UnableError(what, where=str(self.folder), hint="free some disk space, or set CANNERY_CACHE")
 
-    def prune(self, spared: float = SPARED) -> int:
-        """Remove what no named image has, except what is younger than `spared` seconds; return the bytes of blobs."""
-        freed = 0
+    def prune(self, spared: float = SPARED) -> list[Path]:
+        """Remove what no named image has, except what is younger than `spared` seconds; return what was removed."""
         if not self.folder.is_dir():
-            return freed
+            return []
         with self._locked(), self._disk():
-            for path in self.leftovers(spared):
-                freed += path.stat().st_size if path.parent.name == "sha256" else 0
+            found = self.leftovers(spared)
+            for path in found:
                 remove_path(path)
-        return freed
+        return found
 
     # Files
 
@@ -421,11 +425,3 @@ def _json(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def remove_path(path: Path) -> None:
-    """Remove a folder or file, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

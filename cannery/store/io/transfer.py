@@ -8,14 +8,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from cannery.engine.io.blobs import (
     BULK,
+    Content,
     begin_upload,
     fetch_blob,
-    file_content,
     has_blob,
     remote_content,
     send_blob,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cannery.engine.io.blobs import Content
     from cannery.engine.io.registry import Access
     from cannery.engine.io.transfer_view import TransferView
     from cannery.engine.oci import EngineImage
@@ -234,7 +234,7 @@ class _Push:
                 yield remote_content(source, blob.digest, blob.size)
         else:
             self.store.check(blob)
-            yield file_content(self.store.blob_path(blob.digest), blob.digest)
+            yield Content(blob.digest, blob.size, partial(self.store.open, blob))
 
 
 def fetch(store: Store, route: Route, arch: str, *, lazily: bool = False) -> EngineImage:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -159,3 +160,25 @@ class Blocks(io.RawIOBase):
 def as_file(blocks: Iterator[bytes]) -> io.BufferedReader:
     """Return blocks as a file."""
     return io.BufferedReader(Blocks(blocks), 1 << 20)
+
+
+def remove_path(path: Path) -> None:
+    """Remove a folder or file, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def disk_use(place: Path) -> dict[str, int]:
+    """Return the bytes on disk of a file, or of each file below a folder, by device and inode.
+
+    A file with several links has one inode, so it is counted once when the results of several places are joined.
+    """
+    found: dict[str, int] = {}
+    walked = os.walk(place) if place.is_dir() and not place.is_symlink() else [(str(place.parent), [], [place.name])]
+    for folder, _, names in walked:
+        for name in names:
+            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
+            found[f"{status.st_dev}:{status.st_ino}"] = status.st_blocks * 512
+    return found
