@@ -51,7 +51,7 @@ class Member:
         return info if isinstance(info, ZipInfo) and info.compress_type == ZIP_DEFLATED else None
 
     def blocks(self, also: Callable[[str, int, bytes], None] | None) -> Iterator[bytes]:
-        """Give its bytes. Raises `WheelError` if they are damaged.
+        """Yield its bytes. Raises `WheelError` if they are damaged.
 
         `also` gets the deflate stream in blocks: the wheel's path, the block's first byte in the wheel, and the block.
         """
@@ -75,7 +75,7 @@ class Member:
             raise self._damaged(info)
 
     def stream(self, info: ZipInfo) -> Iterator[tuple[int, bytes]]:
-        """Give the deflate stream of a deflated file in blocks, each with its first byte in the wheel."""
+        """Yield the deflate stream of a deflated file in blocks, each with its first byte in the wheel."""
         stream, left = cast("IO[bytes]", self._archive.fp), info.compress_size
         stream.seek(info.header_offset)
         name, extra = _LENGTHS.unpack(stream.read(_LENGTHS.size))

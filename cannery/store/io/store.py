@@ -197,7 +197,7 @@ class Store:
         return stream
 
     def blocks(self, blob: Blob) -> Iterator[bytes]:
-        """Give a blob in blocks. Raises `UnableError` at the end of a damaged one, which is removed."""
+        """Yield a blob in blocks. Raises `UnableError` at the end of a damaged one, which is removed."""
         digest = hashlib.sha256()
         with self._disk(), self.open(blob) as stream:
             for block in read_blocks(stream):
@@ -236,7 +236,7 @@ class Store:
         return image
 
     def tag(self, image: str, reference: str) -> None:
-        """Give an image, by its id or a name, one more name. Raises `UsageError` where it is not there."""
+        """Yield an image, by its id or a name, one more name. Raises `UsageError` where it is not there."""
         with self._locked():
             self._name(self.needed(image).id, reference)
 
