@@ -18,15 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from cannery.assemble.image import PYTHON_LABEL, foundation_reference
 from cannery.commands.place import store_place
+from cannery.commands.registry import dock_of
 from cannery.context import read_context
 from cannery.engine.io.find import DEFAULT_SOCKET
 from cannery.engine.io.registry import Access, Repository, read_login
 from cannery.engine.oci import AbsentError
 from cannery.errors import ExitCode
 from cannery.host.io.place import StorePlace
+from cannery.making.foundation import share_foundation
 from cannery.pipeline import Work, manifest_digest, planned, verified
 from cannery.recipe.recipe import Options
 from cannery.sandbox.io.able import why_not
@@ -36,7 +39,7 @@ from cannery.util.io.files import disk_use
 from cannery.util.io.pip_settings import PipSettings
 from cannery.verify.io.run import VerifyRequest, stored_results
 from tests.e2e.engine_fixtures import PROFILE, ROOT, Cannery, Image, layers_of
-from tests.e2e.registry import Registry, login
+from tests.e2e.registry import PASSWORD, USER, Registry, login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +47,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine]
 
 PIN = ("--pin", "tqdm==4.67.1")
-# build.py in an ordinary container of a CI system, whose root lacks CAP_SYS_ADMIN.
-CLOSED = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin", sys.executable, "build.py")
+# An ordinary container of a CI system, whose root lacks CAP_SYS_ADMIN, and build.py in one.
+CONTAINER = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
+CLOSED = (*CONTAINER, sys.executable, "build.py")
 # Where the lowest layer is that a package manager has worked on: above those of the stand-in.
 SYSTEM = 2
 
@@ -328,3 +332,43 @@ def test_where_no_program_of_it_runs_its_files_are_looked_at(stored: dict[str, A
     assert not {name for name in checks if name.endswith(("python", "libraries", "torch"))}
     other = replace(request, manifest_sha256="0" * 64)
     assert verified(Work(context, catalog, plan, blind), other, lambda _: None).status == 1
+
+
+def test_two_jobs_of_gitlab_make_and_verify_an_image(
+    without: Without,
+    stored: dict[str, Any],
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lines of docs/ci/gitlab-two-jobs.yml: one job in a container, with an empty cache, the other one outside."""
+    place = f"{registry.host}/jobs"
+    monkeypatch.setenv("DOCKER_CONFIG", without.env["DOCKER_CONFIG"])
+    context = read_context(ROOT)
+    catalog, plan, _ = planned(context, PROFILE, Options())
+    here = store_place(context)
+    share_foundation(Work(context, catalog, plan, here), dock_of(context, here, plan, place, is_push=True))
+    document = yaml.safe_load((ROOT / "docs/ci/gitlab-two-jobs.yml").read_text(encoding="utf-8"))
+    said = ""
+    for name, program in (("assemble", CONTAINER), ("verify", ())):
+        env = {"CI_REGISTRY": registry.host, "CI_REGISTRY_IMAGE": place, "CI_PROJECT_DIR": str(tmp_path / name)}
+        env |= {"CI_REGISTRY_USER": USER, "CI_REGISTRY_PASSWORD": PASSWORD, "CI": "true"}
+        for key, value in document["variables"].items():
+            env[key] = re.sub(r"\$(\w+)", lambda found, known=env: known[found[1]], value)
+        env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        common, job = document["default"], document[name]
+        # GitLab runs these lines in one shell, and after_script in another one.
+        for lines in ([*common["before_script"], *job["script"]], common["after_script"]):
+            command = (*program, "bash", "-e", "-o", "pipefail", "-c", "\n".join(lines))
+            done = subprocess.run(
+                command, cwd=ROOT, env={**without.env, **env}, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            said += done.stdout + done.stderr
+        assert not Path(env["DOCKER_CONFIG"]).exists()
+    assert "warning: assembled, not verified" in said
+    assert PASSWORD not in said
+    for end in ("-unverified", ""):
+        assert f"{place}/{stored['references'][0]}{end}\n" in said
+    assert without.json("pull", PROFILE, "--registry", place)["id"] == stored["id"]
+    shutil.rmtree(tmp_path)  # 5 GB
