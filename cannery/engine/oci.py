@@ -1,4 +1,4 @@
-"""Read the responses of container registries (OCI distribution and image specification) into small values. Pure."""
+"""Reads the responses of container registries (OCI distribution and image specification) into small values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 
-# An index has one manifest for each platform. Docker's own media types and OCI's.
+# The media types of indexes (one manifest for each platform) and manifests, of OCI and of Docker.
 ACCEPT = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -22,7 +22,7 @@ ACCEPT = (
 
 
 class RefusedError(Exception):
-    """A registry gives no image. The text is the reason, for the user, without secrets."""
+    """A registry does not give an image. The text is the reason, for the user, without secrets."""
 
 
 class AbsentError(RefusedError):
@@ -67,9 +67,9 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class Entry:
-    """One image under a tag: architecture, digest of its manifest, digest of its configuration, descriptor.
+    """One image of a tag: architecture, digests of its manifest and configuration, descriptor.
 
-    `arch` is "" if the tag has one manifest and no index. `config` is "" until the manifest was read.
+    `arch` is "" if the tag is a single manifest without an index. `config` is "" until the manifest is read.
     """
 
     arch: str
@@ -88,11 +88,11 @@ class Published:
     entries: tuple[Entry, ...]
 
     def entry(self, arch: str) -> Entry | None:
-        """Return the image for `arch`, None where there is none."""
+        """Return the image for `arch`, or None."""
         return next((entry for entry in self.entries if entry.arch == arch), None)
 
     def needed(self, arch: str) -> Entry:
-        """Return the image for `arch`. Raises `OtherArchError` where there is none."""
+        """Return the image for `arch`. Raises `OtherArchError` if there is none."""
         found = self.entry(arch)
         if found is None:
             raise _other_arch([one.arch for one in self.entries], [arch])
@@ -101,14 +101,14 @@ class Published:
     def has_image(self, arch: str, ids: Container[str]) -> bool:
         """Whether the image for `arch` has one of `ids` as its id.
 
-        The id may be the digest of the index: so does an engine with containerd's store identify such images.
+        An engine with containerd's image store uses the digest of the index as the id.
         """
         entry = self.entry(arch)
         return entry is not None and (self.digest in ids or entry.config in ids or entry.manifest in ids)
 
 
 def refuse_missing(has: Sequence[str], wanted: Sequence[Arch]) -> None:
-    """Raise `OtherArchError` if one of the architectures `wanted` is not among `has`."""
+    """Raise `OtherArchError` if one of the architectures `wanted` is not in `has`."""
     missing = [arch for arch in wanted if arch not in has]
     if missing:
         raise _other_arch(has, missing)
@@ -119,9 +119,9 @@ def _other_arch(has: Sequence[str], missing: Sequence[str]) -> OtherArchError:
 
 
 def read_published(digest: str, media_type: str, body: bytes) -> Published:
-    """Read an index or a manifest. Its shape decides which, since registries differ in their media types.
+    """Read an index or a manifest, told apart by their fields, since registries differ in media types.
 
-    Of several variants of an architecture the first is taken, as engines do. Raises `MalformedError`.
+    Of several variants of an architecture, the first is used, as in engines. Raises `MalformedError`.
     """
     value = _table(body, "manifest")
     media_type = media_type or str(value.get("mediaType") or "")
@@ -165,14 +165,14 @@ def read_config(body: bytes) -> ImageConfig:
 
 
 def env_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables in the table `config` of an image's configuration, which `docker inspect` shows too."""
+    """Return the variables in `config`, from an image configuration or `docker inspect`."""
     env = config.get("Env")
     pairs = (line.partition("=") for line in env if isinstance(line, str)) if isinstance(env, list) else ()
     return {name: value for name, _, value in pairs}
 
 
 def image_config(architecture: str, config: object) -> ImageConfig:
-    """Return the configuration from its table `config`, which `docker inspect` shows too; null means empty."""
+    """Return the configuration from `config`, of an image configuration or `docker inspect`; null means empty."""
     table = config if isinstance(config, dict) else {}
     labels = table.get("Labels")
     texts = {str(name): str(value) for name, value in labels.items()} if isinstance(labels, dict) else {}
@@ -189,7 +189,7 @@ def read_token(body: bytes) -> str:
 
 
 def read_tags(body: bytes) -> tuple[str, ...]:
-    """Return a list of tags; null means none. Raises `MalformedError`."""
+    """Return a list of tags; null means empty. Raises `MalformedError`."""
     tags = _table(body, "list of tags").get("tags")
     return tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
 
@@ -212,7 +212,7 @@ def _digest(value: object, what: str) -> str:
 
 @dataclass(frozen=True)
 class EngineImage:
-    """An image as an engine shows it. `layers` are DiffIDs, lowest first; `digests` are its `RepoDigests`."""
+    """An image in an engine. `layers` are DiffIDs, lowest first; `digests` are its `RepoDigests`."""
 
     id: str
     arch: str
@@ -225,12 +225,12 @@ class EngineImage:
 
     @property
     def platform(self) -> str:
-        """As OCI writes it."""
+        """The platform in OCI's form."""
         return f"linux/{self.arch}"
 
 
 def engine_image(found: Mapping[str, Any]) -> EngineImage:
-    """Return an image from what `docker inspect` shows of it."""
+    """Return an image from the output of `docker inspect`."""
     config = image_config(str(found.get("Architecture")), found.get("Config"))
     return EngineImage(
         id=str(found["Id"]),

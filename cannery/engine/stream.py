@@ -1,4 +1,4 @@
-"""Find the kind of failure in a message of a Docker engine. Pure."""
+"""Finds the kind of failure in a message of a Docker engine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Trouble(StrEnum):
 # The first match counts.
 TROUBLES: tuple[tuple[Trouble, str], ...] = (
     (Trouble.BUSY, r"toomanyrequests|too many requests|rate limit|\b429\b"),
-    # Before SPACE: the full disk may be the registry's, and not this host's.
+    # Before SPACE: the full disk may be that of the registry, not of this host.
     (Trouble.SERVER, r"http (?:status: )?5\d\d\b|status (?:code|from) .*: 5\d\d\b|insufficient storage"),
     (Trouble.SPACE, r"no space left on device|disk quota exceeded"),
     (Trouble.DENIED, r"unauthorized|authentication required|no basic auth credentials|\bdenied\b|login attempt to"),
@@ -43,18 +43,18 @@ TROUBLES: tuple[tuple[Trouble, str], ...] = (
 
 
 def trouble_of(message: str) -> Trouble | None:
-    """Return the kind of failure in an engine's message, None for any other."""
+    """Return the kind of failure in an engine's message; None for any other message."""
     low = message.lower()
     return next((kind for kind, pattern in TROUBLES if re.search(pattern, low)), None)
 
 
-# What the client prints after the engine's message, depending on its version.
+# Text that the client prints after the engine's message, depending on its version.
 _HELP = re.compile(r"(?:See|Run) 'docker[^']* --help'.*")
 _FROM = re.compile(r"(?:docker: )?(?:Error response from daemon: )?")
 
 
 def client_words(error: str, status: int) -> str:
-    """Return the last message in a client's standard error; its exit status if there is none."""
+    """Return the last message in a client's standard error, or else its exit status."""
     lines = [line.strip() for line in error.splitlines()]
     messages = [line for line in lines if line and not _HELP.fullmatch(line)]
     return _FROM.sub("", messages[-1], count=1) if messages else f"status {status}"

@@ -1,1 +1,1 @@
-"""Why no set of versions works, in the words of the profile: what is missing, who asks for what, and sets near it."""
+"""Explains in terms of the profile why no set of versions works, and suggests similar sets that do."""

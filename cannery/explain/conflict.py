@@ -1,8 +1,8 @@
-"""The package that makes a resolution fail, who asks for which version of it, and what can be changed in the profile.
+"""The package that makes a resolution fail, who requires which version of it, and what the profile could change.
 
-uv writes `Because A depends on B and there is no version of C, we can conclude that …`. Its conclusions, and what it
-knows from an earlier step (`we know from (1) that …`), are left out: they follow from the rest.
-tests/unit/data/uv_reasons has texts of a real uv.
+uv writes `Because A depends on B and there is no version of C, we can conclude that …`. Its conclusions and references
+to earlier steps (`we know from (1) that …`) are skipped, because they follow from the rest. tests/unit/data/uv_reasons
+has real output of uv.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
 
-# How many who ask, ranges and names a message shows.
+# The most sides, ranges and names in a message.
 SIDES, RANGES, MOVERS = 5, 3, 4
 NAME = r"(?!and\b|of\b)[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[^\]]*\])?"
 RANGE = r"[=<>!~]\S*"
@@ -40,7 +40,7 @@ ASKS = re.compile(
 
 
 class ItemKind(StrEnum):
-    """Where a requirement of the request is written, in the order in which a change is suggested."""
+    """Where a requirement of the request comes from, in the order in which changes are suggested."""
 
     TRIAL = "--pin"
     PIN = "pin"
@@ -52,13 +52,13 @@ class ItemKind(StrEnum):
     BASE = "requirement of the CANN base"
 
 
-# What a profile can change without another base or table.
+# The kinds that can change without another base or compatibility table.
 MOVABLE = tuple(kind for kind in ItemKind if kind not in {ItemKind.HELD, ItemKind.BASE})
 
 
 @dataclass(frozen=True)
 class Item:
-    """One requirement: the distribution, the versions that it allows ("" for any) and how the profile writes it."""
+    """One requirement: the distribution, the versions that it allows ("" for any), and its text in the profile."""
 
     kind: ItemKind
     name: str
@@ -71,9 +71,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Side:
-    """Who asks for a package, and the ranges that it allows; `chain` leads there from a requirement of the profile.
+    """One side of a conflict: who requires a package, and the ranges that it allows.
 
-    `by` names who asks, for messages. Without a chain the profile itself asks.
+    `chain` leads from a requirement of the profile to the package that requires it; it is empty if the profile does.
+    `by` is its text in messages.
     """
 
     chain: tuple[str, ...]
@@ -83,7 +84,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Conflict:
-    """The package `name` ("" where that is not clear), the sides that ask for it, and what could be changed."""
+    """A conflict about the package `name` ("" if unclear): the sides that require it, and items that could change."""
 
     name: str
     sides: tuple[Side, ...]
@@ -91,7 +92,7 @@ class Conflict:
 
 
 def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ...]:
-    """Return all that the request asks for, requirements first, in the words of the recipe where there is one."""
+    """Return all requirements and bounds of the request, with the texts of the recipe if there is one."""
     chosen = {c.package: c for c in (*recipe.wheels, *recipe.sources)} if recipe else {}
     trials = {parse_pin(pin)[0]: pin for pin in recipe.pins} if recipe else {}
     written = {item.requirement for item in recipe.profile.constraints} if recipe else {*request.constraints}
@@ -111,7 +112,7 @@ def profile_items(request: LockRequest, recipe: Recipe | None) -> tuple[Item, ..
             item = _item(ItemKind.SOURCE, text)
         found.append(item)
     found += [_item(ItemKind.CONSTRAINT if text in written else ItemKind.HELD, text) for text in request.constraints]
-    # Of a forced set every pin is an override; the pin is above.
+    # In a forced set every pin is also an override. It is already listed above.
     found += [_item(ItemKind.OVERRIDE, text) for text in request.overrides if text in overrides]
     return tuple(found)
 
@@ -122,7 +123,7 @@ def _item(kind: ItemKind, requirement: str, text: str = "") -> Item:
 
 
 def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
-    """Return the first package whose sides exclude each other. Without one, all that uv names may be changed."""
+    """Return the first package whose sides exclude each other. Without one, all items that uv names may change."""
     for name in reasons.names:
         sides = sides_of(name, reasons.asks, items)
         if any(exclude(*pair) for pair in combinations(sides, 2)):
@@ -132,7 +133,7 @@ def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
 
 
 def make_conflict(name: str, sides: Sequence[Side], items: Sequence[Item]) -> Conflict:
-    """Return the conflict about a package, with the items of the profile that decide about it."""
+    """Return the conflict about a package, with the items of the profile that affect it."""
     roots = {name, *(side.chain[0] for side in sides if side.chain)}
     return Conflict(name, tuple(sides), _movers([item for item in items if item.name in roots], name))
 
@@ -143,7 +144,7 @@ def _movers(items: Iterable[Item], name: str) -> tuple[Item, ...]:
 
 
 def exclude(one: Side, other: Side) -> bool:
-    """Whether no version is in a range of both. False where a range cannot be read."""
+    """Whether the ranges of two sides have no version in common. False if a range cannot be read."""
     try:
         return all(
             SpecifierSet(f"{a},{b}".strip(","), prereleases=True).is_unsatisfiable()
@@ -154,7 +155,7 @@ def exclude(one: Side, other: Side) -> bool:
 
 
 def sides_of(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> tuple[Side, ...]:
-    """Return who asks for a package: the profile's own items, then other packages. An override counts alone."""
+    """Return who requires a package: items of the profile, then other packages. An override replaces all of them."""
     mine = [item for item in items if item.name == name]
     overrides = [item for item in mine if item.kind is ItemKind.OVERRIDE and item.wanted]
     own = overrides or [item for item in mine if item.wanted] or mine
@@ -178,7 +179,7 @@ def sides_of(name: str, asks: Sequence[Ask], items: Sequence[Item]) -> tuple[Sid
 
 
 def who_asks(conflict: Conflict) -> tuple[str, ...]:
-    """Return a line for each side, in the profile's words: `tokenizers >=0.22,<=0.23 by pin transformers 4.57.0`."""
+    """Return a line for each side, such as `tokenizers >=0.22,<=0.23 by pin transformers 4.57.0`."""
     lines = []
     for side in conflict.sides[:SIDES]:
         ranges = [text or "of any version" for text in side.wanted[:RANGES]]
@@ -189,7 +190,7 @@ def who_asks(conflict: Conflict) -> tuple[str, ...]:
 
 
 def what_can_move(conflict: Conflict, file: str = "") -> tuple[str, ...]:
-    """Return a line with what could be changed in the profile, and the `file` that has it; none without anything."""
+    """Return a line with the items that could change and the profile's `file`; empty if there are none."""
     items = [str(item) for item in conflict.movers]
     if not items:
         return ()
@@ -202,7 +203,7 @@ def what_can_move(conflict: Conflict, file: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Ask:
-    """The distribution `by` depends on `name`, in any of the ranges `wanted` (none: of any version)."""
+    """The distribution `by` depends on `name`, in one of the ranges `wanted` (empty: any version)."""
 
     by: str
     name: str
@@ -211,14 +212,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Reasons:
-    """What uv names: dependencies, and all distributions, in its order."""
+    """The dependencies and the names of all distributions in uv's text, in its order."""
 
     asks: tuple[Ask, ...]
     names: tuple[str, ...]
 
 
 def read_reasons(stderr: str) -> Reasons:
-    """Return what uv's text has; nothing where it has another form."""
+    """Parse uv's text. If it has another form, the result is empty."""
     text = re.sub(r"\{[^}]*\}", "", FRAME.sub("", stderr).partition("\nhint:")[0])
     facts = [match["facts"] for match in FACTS.finditer(" ".join(text.split()))]
     asks: list[Ask] = []

@@ -1,7 +1,7 @@
 """A plan: the ordered layers of an image, each with a digest of its inputs, and its tag. It needs no engine.
 
-`cannery.plan.make` decides what a layer holds, templates/ how it is made. The plan's own digest does not depend on the
-arch: it covers the locks of all arches of the profile, so that the arches of one image share a tag:
+`cannery.plan.make` decides the content of a layer, and templates/ how it is made. The plan's digest does not depend on
+the arch. It covers the locks of all arches of the profile, so all arches of an image share a tag:
 `<profile>:<cann>-<chip>-<os>-py<python>-<plan>[-trial][-standin][-forced]`. The moving alias is the same without plan
 and `-trial`.
 """
@@ -42,9 +42,9 @@ Family = Literal["apt", "dnf"]
 
 @dataclass(frozen=True)
 class ImageTag:
-    """A tag's parts. `plan` is 12 hex digits, or "" for the moving alias; `custom` marks a base of the user's.
+    """The parts of a tag. `plan` is 12 hex digits, or "" for the moving alias. `custom` marks the user's own base.
 
-    `trial` marks a set that is not the profile's own, so that it never takes the tag of one that is.
+    `trial` marks a set that is not the profile's, so that the two never have the same tag.
     """
 
     cann: str
@@ -70,7 +70,7 @@ class ImageTag:
 
 
 def parse_tag(text: str) -> ImageTag:
-    """Parse a tag that `str(ImageTag)` wrote; raise `UsageError` for any other text."""
+    """Parse a tag in the form of `str(ImageTag)`. Raises `UsageError` for any other text."""
     match = TAG.fullmatch(text)
     if match is None:
         raise UsageError(
@@ -83,7 +83,7 @@ def parse_tag(text: str) -> ImageTag:
 
 
 class LayerKind(StrEnum):
-    """How a layer is made; each kind has a template in templates/stages."""
+    """How a layer is made. Each kind has a template in templates/stages."""
 
     SYSTEM = "system"
     VENV = "venv"
@@ -97,7 +97,7 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer: its stage's name, its kind, the 12-hex digest of its inputs, and what it brings, in words."""
+    """One layer: the name of its stage, its kind, the digest of its inputs (12 hex digits), and a summary."""
 
     name: str
     kind: LayerKind
@@ -109,7 +109,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Link:
-    """A symbolic link that a layer makes."""
+    """A symbolic link in a layer."""
 
     path: str
     target: str
@@ -119,9 +119,9 @@ class Link:
 class Plan:
     """Everything that an engine or the assembler needs to make one image.
 
-    `base_reference` is what the image is built on, `build_reference` what the stages run in, on `build_arch`.
-    `base_source` is a mirror from which this machine gets the base, else "", and changes nothing in the image. `epoch`
-    (seconds) is the mtime of every file that the layers add. `env` is the complete environment.
+    The image is built on `base_reference`; the stages run in `build_reference` on `build_arch`. `base_source` is the
+    mirror from which this machine gets the base, or ""; it does not change the image. `epoch` is the mtime of every
+    added file, in seconds. `env` is the complete environment.
     """
 
     recipe: Recipe
@@ -162,12 +162,12 @@ class Plan:
 
     @property
     def foundation(self) -> tuple[Layer, ...]:
-        """The lowest layers, which need a system to be made. A changed pin leaves them as they are."""
+        """The lowest layers, which run commands of the base. A changed pin does not change them."""
         return tuple(one for one in self.layers if one.kind in {LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What is missing in a stand-in image of its profile."""
+        """The sources that a stand-in image leaves out."""
         return left_out(self.recipe)
 
     @property
@@ -187,7 +187,7 @@ class Plan:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Every tag of the image. A trial takes no moving alias."""
+        """Every tag of the image. A trial does not get the moving alias."""
         return (self.reference,) if self.is_trial else (self.reference, self.alias)
 
     @property
@@ -199,11 +199,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a plan is made from, beside the recipe.
+    """The inputs of a plan besides the recipe.
 
-    That is the locks of all arches, the build tools' lock, the digest of each file below templates/, the build host's
-    arch, the stand-in's recipe, the compatibility table, the codes of the errors that a user forced, what native builds
-    call the chip, the user's own trees by component, and the patch sets of images/patches and of the user.
+    They are the locks of all arches, the lock of the build tools, the digest of each file in templates/, the arch of
+    the build host, the stand-in's recipe, the compatibility table, the codes of forced errors, the names of the chip in
+    native builds, the user's own trees by component, and the patch sets of images/patches and of the user.
     """
 
     locks: Mapping[Arch, Lock]

@@ -1,11 +1,11 @@
-"""Make a plan: which packages share a layer, what a layer holds, the digest of its inputs, and which base it is on.
+"""Makes a plan: which packages share a layer, the content of each layer, the digest of its inputs, and the base.
 
-- A component's own package has a layer to itself, since its pin is what people change. So has every package of
-  `OWN_LAYER_BYTES` or more, since pulls and pushes wait for it.
-- The rest share a layer with the packages of the same owner: the first component, in the profile's order, from which
-  the package is reached.
-- Groups keep the profile's order, what changes most last. Packages that exist only as source distributions are the
-  last group: their wheels have no hash in the lock.
+- The package of a component has its own layer, because users change its pin. So does every package of `OWN_LAYER_BYTES`
+  or more, because it dominates pulls and pushes.
+- All other packages share a layer with packages of the same owner. The owner is the first component, in the profile's
+  order, that depends on the package.
+- Groups are in the profile's order, in which the most frequent changes come last. Source distributions are the last
+  group, because their wheels have no hash in the lock.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from cannery.plan.sources import SourceStep
     from cannery.recipe.recipe import Choice, Chosen, Recipe
 
-OWN_LAYER_BYTES = 8_000_000  # of wheel; a layer below that is moved in about a second at 10 MB/s
-MAX_GROUPS = 34  # with base, system, venv and files an image stays below 40 layers
-# Fields of a profile that change nothing in an image.
+OWN_LAYER_BYTES = 8_000_000  # of wheel; a smaller layer transfers in about a second at 10 MB/s
+MAX_GROUPS = 34  # with base, system, venv and files, an image has fewer than 40 layers
+# Fields of a profile that do not change an image.
 IN_NO_IMAGE = {"summary", "place", "replaced", "documents", "substitutes", "warnings", "extends", "without"}
 
 
 @dataclass(frozen=True)
 class Group:
-    """The packages of one layer, sorted by name. `built` groups hold packages whose wheels a stage makes first."""
+    """The packages of one layer, sorted by name. `built`: a stage first builds their wheels."""
 
     name: str
     packages: tuple[LockedPackage, ...]
@@ -55,7 +55,7 @@ class Group:
 
 
 def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) -> tuple[Group, ...]:
-    """Cut `packages` into groups; `components` are the distributions of the profile's components, in its order."""
+    """Divide `packages` into groups; `components` are the distributions of the profile's components, in order."""
     owners = _owners(packages, components)
     order = ["", *components]
     own: dict[str, list[LockedPackage]] = {}
@@ -78,7 +78,7 @@ def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) ->
         brought = [p for p in own.get(owner, []) if p.name != owner]
         groups += [Group(package.name, (package,)) for package in brought]
         groups += [Group(package.name, (package,)) for package in own.get(owner, []) if package.name == owner]
-    while len(groups) > limit:  # a profile of very many components: the two smallest neighbours are joined
+    while len(groups) > limit:  # a profile with very many components: join the two smallest neighbours
         at = min(range(len(groups) - 1), key=lambda i: groups[i].size + groups[i + 1].size)
         joined = sorted([*groups[at].packages, *groups[at + 1].packages], key=lambda p: p.name)
         groups[at : at + 2] = [Group(groups[at].name, tuple(joined))]
@@ -88,7 +88,7 @@ def make_groups(packages: Sequence[LockedPackage], components: Sequence[str]) ->
 
 
 def _owners(packages: Sequence[LockedPackage], components: Sequence[str]) -> Mapping[str, str]:
-    """Map each package to the first component from which it is reached."""
+    """Map each package to the first component that depends on it."""
     brings: dict[str, list[str]] = {}
     for package in packages:
         for parent in package.via:
@@ -111,7 +111,7 @@ def _merge_smallest(
     *,
     limit: int,
 ) -> None:
-    """Move the smallest packages that are no components into their owner's shared group until `limit` are left."""
+    """Move the smallest packages (not components) to their owner's shared group, until `limit` have their own layer."""
     candidates = sorted(
         ((p.size, owner, p) for owner, found in own.items() for p in found if p.name not in components),
         key=lambda item: (item[0], item[2].name),
@@ -123,7 +123,7 @@ def _merge_smallest(
 
 
 def planned_environment(recipe: Recipe) -> Mapping[str, str]:
-    """Return the complete environment of an image: that of its base, and what the profile adds."""
+    """Return the complete environment of an image: that of its base and the additions of the profile."""
     return image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
 
 
@@ -132,10 +132,11 @@ def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
-    """Return the digest of everything that goes into an image: 12 hex digits, the same for every arch.
+    """Return the digest of all inputs of an image: 12 hex digits, the same for every arch.
 
-    A package counts by name, version, index and form, not by its hash, and a base by its tag, not by its registry. So a
-    lock that becomes complete, and a mirror, change no tag. A base of the user's own counts by its reference.
+    It covers name, version, index and form of each package, but not the hash, and the tag of the base, but not its
+    registry. So completing a lock, or using a mirror, does not change the tag. For the user's own base, it covers the
+    reference.
     """
     base = (recipe.base.tag_name, *(recipe.base.references if recipe.base.kind is BaseKind.CUSTOM else ()))
     locks = {
@@ -164,7 +165,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
 
 
 def _component_inputs(chosen: Chosen) -> tuple[Any, ...]:
-    """Return what a component's file has about the pin. What it has about other revisions changes no image."""
+    """Return the parts of a component's file for its pin. Other revisions do not change an image."""
     others = {"summary", "metadata", "revisions", "releases"}
     file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
     of_no_image, known = {"source", "note", "requires_from"}, chosen.known
@@ -173,21 +174,21 @@ def _component_inputs(chosen: Chosen) -> tuple[Any, ...]:
 
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
-    """Yield the layers of `plan` in their order on the base, each with the digest of its inputs."""
-    # The installer, the interpreter's minor version and these tools decide how wheels become files; the other build
-    # tools only matter to what is built.
+    """Yield the layers of `plan` from the base up, each with the digest of its inputs."""
+    # The installer, the minor version of Python and these tools determine the files of wheels. The other build tools
+    # only affect layers that are built.
     installer = [p.version for p in inputs.tools.packages if p.name == "installer"]
     common = [plan.epoch, _of(inputs, "tools/common/"), inputs.tools.python, installer]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
     user = plan.recipe.profile.user
-    # The environment is written into profile.d too.
+    # The environment is also written into profile.d.
     system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
     below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     start = plan.recipe.profile.workdir
     yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference, start]), "an empty virtual environment")
-    # What needs a system comes first: the groups that are built of source distributions.
+    # Groups that are built from source distributions come first, because they run commands.
     for group in sorted(plan.groups, key=lambda group: not group.built):
         kind = LayerKind.BUILT if group.built else LayerKind.GROUP
         content = [[p.name, p.version, p.sha256] for p in group.packages]
@@ -196,8 +197,8 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         yield Layer(group.name, kind, below[-1], ", ".join(names[:4]) + more, len(names), group.size)
     for step in sorted(plan.sources, key=lambda step: step.is_tree):
-        # What is native is compiled on the system, with the wheels of every group in place.
-        # What is only recorded of a source, in the manifest, changes no file of its layer.
+        # A native source is compiled with the layers of all groups below it. Fields that are only recorded in the
+        # manifest do not change the layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
         made_by = [built, _of(inputs, "tools/source.py"), built_by, below * step.native]
         kind = LayerKind.TREE if step.is_tree else LayerKind.SOURCE
@@ -229,7 +230,7 @@ def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
 
 
 def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
-    """Plan the image of `recipe`. Raises as `_references`, `_packages` and `_links`. No hash is needed."""
+    """Plan the image of `recipe`. The lock may be incomplete. Raises like `_references`, `_packages` and `_links`."""
     lock = inputs.locks[recipe.target.arch]
     base, build = _references(recipe, lock, inputs)
     sources = with_patchers(recipe, tuple(source_steps(recipe, lock, inputs.socs, inputs.local)), inputs.patch_sets)
@@ -263,18 +264,18 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
 
 
 def plan_epoch(recipe: Recipe) -> int:
-    """Return the mtime (seconds) of all that the layers add: the start of the profile's date bound in UTC."""
+    """Return the mtime (seconds) of all added files: the start of the profile's date bound in UTC."""
     return int(datetime.fromisoformat(recipe.profile.exclude_newer).replace(tzinfo=UTC).timestamp())
 
 
 def package_family(recipe: Recipe) -> Family:
-    """Return the package manager's family of the base: apt on Ubuntu and on the stand-in, which is Debian; else dnf."""
+    """Return the package manager of the base: apt on Ubuntu and on the stand-in (Debian), else dnf."""
     is_debian = recipe.base.kind is BaseKind.STANDIN or recipe.target.os.startswith(("ubuntu", "debian"))
     return "apt" if is_debian else "dnf"
 
 
 def _packages(chosen: Choice[System], family: Family) -> tuple[str, ...]:
-    """Return the system packages of a component; raise `FindingsError` where it has none for this package manager."""
+    """Return the system packages of a component. Raises `FindingsError` if it has none for this package manager."""
     found = chosen.component.system.get(family)
     if found is None:
         raise FindingsError(
@@ -298,7 +299,7 @@ def _links(chosen: Choice[System], family: Family, arch: Arch) -> Iterator[Link]
 
 
 def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
-    """Return the image to build on, and the image for the build host's arch that the stages run in."""
+    """Return the image to build on, and the image for the build host's arch in which the stages run."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return recipe.base.references[0], recipe.base.references[0]
     reference = standin_spec(recipe, lock, inputs.standin).reference
@@ -314,16 +315,16 @@ def _references(recipe: Recipe, lock: Lock, inputs: Inputs) -> tuple[str, str]:
 
 
 def base_need(plan: Plan, *, own_builder: bool = False) -> BaseNeed:
-    """Return what `plan` needs. Another builder (`own_builder`) runs its stages on an arch that is not known here."""
+    """Return the base that `plan` needs. The arch of the user's own builder (`own_builder`) is not known here."""
     recipe = plan.recipe
     arches = {recipe.target.arch} if own_builder else {recipe.target.arch, plan.build_arch}
     return BaseNeed(recipe.base.references, recipe.target.arch, tuple(sorted(arches)), recipe.base.kind)
 
 
 def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") -> Plan:
-    """Return `plan` on exactly this image: FROM names it by digest. The tag follows from the recipe's references.
+    """Return `plan` with its base pinned by digest. The tag does not change.
 
-    `source` is the reference of a mirror that has it, "" for none.
+    `source` is the reference of a mirror that has the base, or "".
     """
     exact = pinned(reference, digest)
     return replace(
@@ -332,7 +333,7 @@ def on_base(plan: Plan, reference: str, digest: str | None, source: str = "") ->
 
 
 def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
-    """Return `plan` on the base that the labels of its image name, so that their manifests are equal."""
+    """Return `plan` with the base that the labels of its image name, so that both manifests are equal."""
     if plan.recipe.base.kind is BaseKind.STANDIN or BASE_NAME not in labels:
         return plan
     name, digest = split_digest(labels[BASE_NAME])
@@ -342,9 +343,9 @@ def on_labelled_base(plan: Plan, labels: Mapping[str, str]) -> Plan:
 
 @dataclass(frozen=True)
 class BaseNeed:
-    """What a build needs of its base: the first of `references` that exists for every one of `arches`.
+    """The base that a build needs: the first of `references` that exists for all `arches`.
 
-    `arch` is the target's, which is among `arches` (the stages run on the build host's own); `kind` as in the recipe.
+    `arch` is the target's. It is in `arches`, together with the build host's arch, on which the stages run.
     """
 
     references: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Files that Cannery adds to an image: its manifest, and settings that join /opt/venv, pip and uv to a user's overlay.
+"""Files that Cannery adds to an image: its manifest, and settings that connect /opt/venv, pip and uv to the overlay.
 
 docs/manifest.schema.json describes /opt/cannery/manifest.json. Layers belong to root (owner 0:0), so that the same lock
-gives the same layers for every user. What is written at run time has places of its own (`cannery.recipe.environment`).
+gives the same layers for every user. Programs write to other folders at run time (`cannery.recipe.environment`).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 MANIFEST_SCHEMA = 1
-# The hash of a wheel that a rendered folder is still missing.
+# The hash of a wheel whose hash is not known yet.
 UNKNOWN = "0" * 64
 MANIFEST_PATH = "/opt/cannery/manifest.json"
-# As the verify script has them: distributions, and the component that runs from its tree.
+# The same names as in the verify script.
 TRAINERS = ("verl", "mindspeed-rl")
 ENGINES = ("vllm", "sglang")
-# Every Python of /opt/venv runs it at its start, so that editable installs of the overlay work there too.
+# Every Python of /opt/venv runs it at its start, so that editable installs in the overlay work there too.
 OVERLAY_PTH = "cannery-user.pth"
-# Read by the pip of /opt/venv alone. The variable PIP_PYTHON would reach the pip of every other environment
-# (`python -m venv`, Ray's runtime_env) too, and send its packages to the overlay.
+# Only the pip of /opt/venv reads it. The variable PIP_PYTHON would also affect the pip of every other environment
+# (`python -m venv`, Ray's runtime_env), and send its packages to the overlay.
 PIP_SETTINGS = "/opt/venv/pip.conf"
-# uv does not see the packages of /opt/venv, and would install torch again, from another index: it needs settings.
+# uv does not see the packages of /opt/venv. Without these settings it would install torch again, from another index.
 UV_SETTINGS = "/opt/cannery/uv.toml"
 
 
@@ -98,12 +98,12 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
 
 
 def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
-    """Return the manifest as it is in the image."""
+    """Return the text of the manifest in the image."""
     return json.dumps(manifest(plan, compatibility), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def labels(plan: Plan) -> dict[str, str]:
-    """Return the image's labels: what it is, what it is built on, whether it was forced."""
+    """Return the labels of the image: its identity, its base, and whether it was forced."""
     recipe = plan.recipe
     reference, digest = split_digest(plan.base_reference)
     found = {
@@ -128,10 +128,10 @@ def labels(plan: Plan) -> dict[str, str]:
 
 
 def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
-    """Return what the manifest records of a source. A user's own tree has whatever version it has: null."""
+    """Return the manifest's record of a source. The version of a user's own tree is null."""
     is_own = step.release is None and step.content != step.commit
     (chosen,) = (c for c in plan.recipe.sources if c.name == step.name)
-    # A build that gets the chip makes kernels for it; others compile for every chip alike.
+    # Only a build that gets the name of the chip makes kernels for it.
     has_kernels = step.native and _soc_variable(chosen) is not None
     return {
         "name": step.package,
@@ -149,9 +149,9 @@ def _source(plan: Plan, step: SourceStep) -> dict[str, Any]:
 
 
 def _patch(component: str, patch: Patch, reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the manifest records of a patch and its files.
+    """Return the manifest's record of a patch and its files.
 
-    `reasons` are those for which a module cannot be imported, by its first part.
+    `reasons` is {first part of a module: why it cannot be imported}.
     """
     return {
         "name": patch.name,
@@ -189,9 +189,9 @@ def _base(plan: Plan) -> dict[str, Any]:
 
 def _checks(plan: Plan) -> dict[str, Any]:
     chosen, lacking = plan.recipe.chosen, {one.name for one in plan.left_out}
-    # What is called at run time, of the components that are in the image.
+    # The programs that components in the image call at run time.
     programs = {name for c in chosen if c.package not in lacking for name in c.component.programs}
-    # What static.libraries reports of kernels that link a CANN which a stand-in does not have.
+    # Reports of static.libraries about kernels that link CANN, which a stand-in does not have.
     modules = {item.module.partition(".")[0] for c in unlinked(plan.recipe) for item in c.component.imports}
     patterns = [rf"/site-packages/{re.escape(one)}/.* needs lib\S+, which is not found" for one in sorted(modules)]
     return {
@@ -202,7 +202,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
         ],
         "libraries": [path for c in chosen for path in c.component.libraries],
         "files": [
-            # Verify follows a link: one that leads nowhere is a file that does not exist.
+            # Verify follows links, so a dangling link is a missing file.
             *({"path": link.path, "sha256": None} for link in plan.links),
             *({"path": path, "sha256": digest_of(text.encode())} for path, text in overlay_files(plan).items()),
         ],
@@ -215,7 +215,7 @@ def _checks(plan: Plan) -> dict[str, Any]:
 
 
 def _bent(plan: Plan) -> list[str]:
-    """Return patterns of what `pip check` reports on purpose: of overrides, excludes and what is left out."""
+    """Return patterns of expected `pip check` reports: from overrides, excludes and left-out sources."""
     profile = plan.recipe.profile
     substituted = {one.name for one in plan.recipe.substitutes}
     overridden = {package_name(item.requirement) for item in profile.overrides}
@@ -228,14 +228,14 @@ def _bent(plan: Plan) -> list[str]:
 
 
 def _not_importable(plan: Plan) -> dict[str, str]:
-    """Return by module why it cannot be imported on the stand-in; nothing on any other base."""
+    """Return {module: why it cannot be imported on the stand-in}; empty on any other base."""
     if plan.recipe.base.kind is not BaseKind.STANDIN:
         return {}
     return {i.module: i.standin for c in plan.recipe.chosen for i in c.component.imports if i.standin}
 
 
 def _skipped(plan: Plan) -> list[str]:
-    """Return the ids of checks that cannot pass: imports of what is left out, and of the kernels of a chip."""
+    """Return the ids of checks that cannot pass: imports of left-out sources, and of kernels of a chip."""
     imports = [f"import.{module}" for lacking in plan.left_out for module in lacking.modules]
     imports += [f"import.{module}" for module in _not_importable(plan)]
     of_chips = {chosen.name for chosen in plan.recipe.sources if _soc_variable(chosen)}
@@ -252,16 +252,16 @@ def _any_spelling(name: str) -> str:
 
 
 def trainer(recipe: Recipe) -> str:
-    """Return the trainer whose step the level train runs: verl, mindspeed-rl, or "" for an image without one."""
+    """Return the trainer for the level train: verl, mindspeed-rl, or "" for an image without one."""
     names = _names(recipe)
     return next((name for name in TRAINERS if name in names), "")
 
 
 def train_skips(recipe: Recipe) -> tuple[str, ...]:
-    """Return the checks of the level train that may be skipped, so that no profile has to name them.
+    """Return the checks of the level train that may be skipped, so that profiles do not have to name them.
 
-    These are the step on a stand-in, where the profile lets the NPU's nodes be absent, and for verl without an engine
-    for its rollout; and MindSpeed-RL's data where its modules cannot be imported.
+    The step may be skipped on a stand-in, if the profile allows missing NPU nodes, and for verl without a rollout
+    engine. The data of MindSpeed-RL may be skipped if its modules cannot be imported.
     """
     name, kind = trainer(recipe), recipe.base.kind
     if not name:
@@ -280,9 +280,9 @@ def _names(recipe: Recipe) -> set[str]:
 
 
 def overlay_files(plan: Plan) -> dict[str, str]:
-    """Return {path in the image: text} of the settings that join /opt/venv, pip and uv to the overlay.
+    """Return {path in the image: text} of the settings that connect /opt/venv, pip and uv to the overlay.
 
-    An image without a user has none. `uv pip` installs into the overlay, and leaves the image's packages as they are.
+    An image without a user has none. `uv pip` installs into the overlay and does not change the image's packages.
     """
     recipe = plan.recipe
     if recipe.profile.user is None:

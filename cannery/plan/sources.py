@@ -1,7 +1,7 @@
-"""The sources of an image: a layer for each, from a tree or a source distribution, with its patches.
+"""The sources of an image: one layer for each, from a tree or a source distribution, with its patches.
 
-Patches are applied on the host, before the build. A stage only lays the patched files over the tree, and checks the
-hash of each. So the manifest can record all of them, and an image needs neither patch(1) nor git.
+Patches are applied on the host before the build. A stage only copies the patched files over the tree and checks their
+hashes. So the manifest can record all of them, and an image does not need patch(1) or git.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource, Recipe
 
 
-# The option that names a user's own sets. Each of them has to be applied.
+# The option for the user's own sets, which must all be applied.
 USER_SETS = "PATCHES"
 
 
 @dataclass(frozen=True)
 class PatchedBy:
-    """Who patches a source: `origin` for messages, and `key`, which changes when the patches may change."""
+    """A set of patches for a source: its `origin` for messages, and a `key` that changes if the patches may change."""
 
     origin: str
     key: str
@@ -41,9 +41,9 @@ class PatchedBy:
 
 @dataclass(frozen=True)
 class OverlayFile:
-    """A file that is laid over a source's tree; hex SHA-256 before and after, None for a file that is not there.
+    """A changed file of a source tree, with its hex SHA-256 before and after (None: no file).
 
-    `installed` is its place below site-packages where a wheel brings it.
+    `installed` is its path below site-packages, if the source is installed as a wheel.
     """
 
     path: str
@@ -55,16 +55,15 @@ class OverlayFile:
 
     @property
     def described(self) -> dict[str, object]:
-        """What templates/tools/source.py reads; the content is beside it, named by its hash."""
+        """The entry for templates/tools/source.py. The content is in a separate file, named by its hash."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
 
 @dataclass(frozen=True)
 class RecordedFile:
-    """What the manifest records of a file that one patch changes.
+    """The manifest's record of a file that a patch changes.
 
-    `path` is in the tree; `before` is the file without any patch and `after` the file with all of them. `module` is its
-    name for an import, "" for what is none.
+    `before` is the file without any patch, `after` the file with all patches. `module` is its name for imports, or "".
     """
 
     path: str
@@ -75,7 +74,7 @@ class RecordedFile:
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch, or edit, that was applied: its name, the hex SHA-256 of its content, its origin, its files."""
+    """One applied patch or edit: its name, the hex SHA-256 of its content, its origin and its files."""
 
     name: str
     digest: str
@@ -95,9 +94,9 @@ class NotPatched:
 
 @dataclass(frozen=True)
 class PatchedTree:
-    """One patched source: its patches in the order in which they were applied, and the files that they changed.
+    """One patched source: its patches in the order of application, and the changed files.
 
-    `left` are edits for which a user's own tree has no place.
+    `left` are edits that do not fit the user's own tree.
     """
 
     component: str
@@ -116,14 +115,14 @@ def unpatched_words(left: Sequence[NotPatched]) -> tuple[str, ...]:
 
 
 def providers(recipe: Recipe) -> tuple[ChosenSource, ...]:
-    """Return the sources of `recipe` that bring patches or edits for others."""
+    """Return the sources of `recipe` that have patches or edits for other sources."""
     return tuple(one for one in recipe.sources if one.component.patch_sets or one.component.edits)
 
 
 def with_patchers(recipe: Recipe, steps: tuple[SourceStep, ...], sets: Sequence[PatchSet]) -> tuple[SourceStep, ...]:
-    """Return `steps` with who patches each; `sets` are those of images/patches and of the user.
+    """Return `steps` with the patches for each; `sets` are those of images/patches and of the user.
 
-    Raises as `own_sets`.
+    Raises like `own_sets`.
     """
     keys = {step.name: step.content for step in steps}
     own = own_sets(recipe, sets, {step.name: None if step.release else step.commit for step in steps})
@@ -133,7 +132,7 @@ def with_patchers(recipe: Recipe, steps: tuple[SourceStep, ...], sets: Sequence[
 
 
 def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequence[PatchSet]) -> Iterator[PatchedBy]:
-    """Yield who patches source `name`: plugins, then `own`. `keys` has what decides each source's tree."""
+    """Yield the patches for source `name`: those of plugins, then `own`. `keys` is {source: digest of its tree}."""
     for one in providers(recipe):
         sets, edits = one.component.patch_sets, [edit for edit in one.component.edits if edit.component == name]
         if one.name in keys and (edits or (sets and name in sets.repos.values())):
@@ -144,17 +143,17 @@ def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequenc
 
 
 def is_own_patch(by: Sequence[PatchedBy]) -> bool:
-    """Whether patches of the user's own are among them."""
+    """Whether the user's own patches are among them."""
     return any(one.origin.startswith(USER_SETS) for one in by)
 
 
 def own_sets(
     recipe: Recipe, sets: Sequence[PatchSet], revisions: Mapping[str, str | None]
 ) -> dict[str, list[PatchSet]]:
-    """Return by component the sets among `sets` (images/patches, PATCHES) that are for its revision.
+    """Return {component: sets from images/patches and PATCHES for its revision}; `revisions` is {component: commit}.
 
-    `revisions` are the commits by component. Raises `FindingsError` where PATCHES has sets for a source
-    and none for its revision, `UsageError` where it names a repo that is no source: the user meant them to be applied.
+    The user's sets must all be applied. Raises `FindingsError` if PATCHES has sets for a source but none for its
+    revision, and `UsageError` if it names a repo that is not a source.
     """
     found: dict[str, list[PatchSet]] = {}
     for origin, repo in dict.fromkeys((one.origin.split("/")[0], one.repo) for one in sets):
@@ -180,14 +179,14 @@ def own_sets(
 
 
 def component_of(recipe: Recipe, repo: str) -> ChosenSource | None:
-    """Return the source that a repo's name means: a component's name, else the distribution's."""
+    """Return the source for the name of a repo: by component, or else by distribution."""
     name = canonicalize_name(repo)
     by_name = (one for one in recipe.sources if canonicalize_name(one.name) == name)
     return next(by_name, next((one for one in recipe.sources if one.package == name), None))
 
 
 def module_of(path: str, subdirectory: str) -> str:
-    """Return the module that a file of a tree is, as one imports it; "" for what is none."""
+    """Return the name for importing a file of a tree; "" if it is not a module."""
     inner = path.removeprefix(f"{subdirectory}/") if subdirectory else path
     parts = inner.removeprefix("src/").removesuffix(".py").split("/")
     if not path.endswith(".py") or not all(part.isidentifier() for part in parts):
@@ -196,7 +195,7 @@ def module_of(path: str, subdirectory: str) -> str:
 
 
 def words_of(by: Sequence[PatchedBy]) -> str:
-    """Return who patches, in words for a layer; "" when none does."""
+    """Return a text for a layer with the origins of its patches; "" without patches."""
     return f", patched by {', '.join(dict.fromkeys(one.origin for one in by))}" if by else ""
 
 
@@ -206,7 +205,7 @@ def _digest(value: object) -> str:
 
 @dataclass(frozen=True)
 class LocalTree:
-    """A folder of the user's in place of a commit: digest of its content, HEAD, and whether it differs from HEAD."""
+    """A folder of the user instead of a commit: digest of its content, HEAD, and whether it differs from HEAD."""
 
     digest: str
     commit: str | None
@@ -215,13 +214,14 @@ class LocalTree:
 
 @dataclass(frozen=True)
 class SourceStep:
-    """One source's layer.
+    """The layer of one source.
 
-    `file` is its name below sources/ in the rendered folder, `content` what decides its bytes: the commit, the digest
-    of a local tree, or the hash of a source distribution. `env` are the build's variables, `stubs` modules that its
-    setup.py imports without use, `before` commands that run at the tree's top ahead of a native build, `native` that it
-    is compiled on the target's platform, `without` why native parts are left out ("" when they are not), `patched_by`
-    who brings patches for it.
+    - `file` is its name below sources/ in the rendered folder.
+    - `content` identifies its bytes: the commit, the digest of a local tree, or the hash of a source distribution.
+    - `env` are variables of the build, `stubs` modules that its setup.py imports but does not use, and `before` are
+      commands that run in the top folder of the tree before a native build.
+    - `native`: it is compiled on the target's platform. `without` is why native parts are left out, or "".
+    - `patched_by` are the patches for it.
     """
 
     name: str
@@ -243,21 +243,21 @@ class SourceStep:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of the user's."""
+        """Whether it is a folder of the user."""
         return self.release is None and self.content != self.commit
 
     @property
     def is_tree(self) -> bool:
-        """Whether it comes into the image as it is: nothing is built, and its file is a plain tar."""
+        """Whether it is copied into the image without a build. Its file is then a plain tar."""
         return self.install is Install.TREE and self.release is None
 
     @property
     def path(self) -> str:
-        """Where the tree is in the image; the distribution alone is there when a wheel was made of it."""
+        """The path of the tree in the image. If a wheel is built, only the distribution is in the image."""
         return f"{SOURCES_HOME}/{self.name}"
 
     def text(self, patched: Sequence[OverlayFile] = ()) -> str:
-        """Return what templates/tools/source.py reads, as JSON; `patched` are the files that are laid over the tree."""
+        """Return the JSON for templates/tools/source.py; `patched` are the changed files of the tree."""
         wanted = ("name", "package", "version", "install", "stubs", "native") + (("before",) if self.before else ())
         value = {key: item for key, item in asdict(self).items() if key in wanted}
         value |= {"subdirectory": self.subdirectory, "env": dict(self.env)}
@@ -268,10 +268,10 @@ class SourceStep:
 def source_steps(
     recipe: Recipe, lock: Lock, socs: tuple[str, ...], local: Mapping[str, LocalTree]
 ) -> Iterator[SourceStep]:
-    """Yield the steps of `recipe` in the profile's order; releases that are wheels are no steps but packages.
+    """Yield the steps of `recipe` in the profile's order.
 
-    What is left out of a stand-in has no step there.
-    `socs` are the chip's names in native builds, `local` the trees that take the place of commits.
+    Releases with wheels are packages, not steps. Sources that a stand-in leaves out have no step. `socs` are the names
+    of the chip in native builds, `local` are the user's trees that replace commits.
     """
     sdists = {package.name: package for package in lock.packages if package.is_sdist}
     for chosen in recipe.sources:

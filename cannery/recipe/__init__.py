@@ -1,1 +1,1 @@
-"""A profile bound to one target: which components at which versions, on which base, with which environment."""
+"""A profile bound to one target: its components and versions, base and environment."""

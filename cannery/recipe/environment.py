@@ -1,8 +1,8 @@
 """The environment of an image and of its base. ENV and /etc/profile.d/cannery.sh are both made from it.
 
-The values come in this order: the base's own (`expand_env`), with ATB of torch_npu's C++ ABI (`with_abi`); those of the
-virtual environment; the trees on PYTHONPATH; the components' in the profile's order; the profile's. A component's value
-may refer to a name that was set before, as `${NAME}`.
+The values are set in this order: those of the base (`expand_env`), with the ATB for torch_npu's C++ ABI (`with_abi`);
+those of the virtual environment; source trees on PYTHONPATH; those of the components, in the profile's order; those of
+the profile. A component's value may refer to an earlier name as `${NAME}`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 VENV = "/opt/venv"
 PYTHONPATH = "PYTHONPATH"
-# ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1; the environment names one. torch_npu's C++ ABI decides, by
-# release and arch; a CANN image names the build that was usual when it was made.
+# ATB has two builds, …/atb/cxx_abi_0 and …/atb/cxx_abi_1, and the environment names one of them. It must match the C++
+# ABI of torch_npu, which depends on release and arch. A CANN image may name the other build.
 ATB_HOME, ATB_ABI = "ATB_HOME_PATH", "ATB_CXX_ABI"
 BUILD = re.compile(r"(?P<stem>.*/cxx_abi_)(?P<abi>[01])/*")
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# BuildKit's PATH for an image whose base sets none. Ubuntu's and openEuler's images set the same.
+# BuildKit's PATH for an image without one. The images of Ubuntu and openEuler set the same.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_REFERENCE = re.compile(r"\$(?:\{(?P<braced>[^}]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What an ENV line of images/bases leaves open. Not `${…}` of Docker: a field has no dollar sign before it.
+# The placeholders in ENV lines of images/bases. They have no dollar sign, unlike Docker's `${…}`.
 FIELD = re.compile(r"(?<!\$)\{(python_home|atb_abi)\}")
-# All folders have mode 1777, as /tmp: every user can write, and nobody can remove another user's files.
+# All folders below have mode 1777, like /tmp: every user can write, but not remove another user's files.
 CACHE_HOME = "/var/cache/cannery"
-# A virtual environment on top of /opt/venv: `pip install` puts things here. Its owner is the image's user, its group
-# root's, which is the one group that OpenShift's arbitrary users have.
+# A virtual environment on top of /opt/venv for `pip install`. It belongs to the image's user and the group root, which
+# OpenShift's arbitrary users are in.
 OVERLAY = "/opt/user"
-# Variable -> folder below CACHE_HOME. By default they all write below the home, into the working folder, or beside the
-# code. CANN's own folders have to exist.
+# {variable: folder below CACHE_HOME}. The defaults are in the home, the working directory, or beside the code. The
+# folders of CANN must exist.
 CACHES: Mapping[str, str] = {
     "XDG_CACHE_HOME": "",
     "HF_HOME": "huggingface",
@@ -53,9 +53,9 @@ CACHES: Mapping[str, str] = {
     "ASCEND_WORK_PATH": "ascend/work",
     "ASCEND_PROCESS_LOG_PATH": "ascend/log",
 }
-# The same for single components, by distribution.
+# The same for single distributions.
 CACHES_OF: Mapping[str, Mapping[str, str]] = {
-    # Inductor's default holds the user's name, and a number without one is a KeyError.
+    # Inductor's default has the user's name in it, and fails with a KeyError for a uid without a name.
     "torch": {
         "TORCH_EXTENSIONS_DIR": "torch_extensions",
         "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
@@ -66,17 +66,17 @@ CACHES_OF: Mapping[str, Mapping[str, str]] = {
 
 
 def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the complete environment of the image, in the order in which it is set."""
+    """Return the complete environment of the image, in the order of setting."""
     abi = known_abi(recipe)
     env = dict(base) if abi is None else with_abi(base, abi)
     env["VIRTUAL_ENV"] = VENV
     env["PATH"] = ":".join((f"{VENV}/bin", *recipe.base.line.program_folders, env["PATH"]))
     if folders := python_folders(recipe):
-        # After the base's own folders, so that CANN finds its own modules first.
+        # After the base's folders, so that CANN finds its own modules first.
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), *folders))
     if recipe.profile.user is not None:
-        # Python stays /opt/venv's; its pip installs into the overlay. What it installed is last on PYTHONPATH, which is
-        # before /opt/venv: a newer release that a user installs is the one in use.
+        # Python is still that of /opt/venv, but pip installs into the overlay. The overlay is last on PYTHONPATH, which
+        # comes before /opt/venv, so a release that a user installs is used.
         venv, *rest = env["PATH"].split(":")
         env["PATH"] = ":".join((venv, f"{OVERLAY}/bin", *rest))
         env[PYTHONPATH] = ":".join((env.get(PYTHONPATH, ""), overlay_site(recipe)))
@@ -84,7 +84,7 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
     for values in (*(chosen.component.env for chosen in recipe.chosen), recipe.profile.env):
         for name, value in values.items():
             env[name] = REFERENCE.sub(lambda match: env.get(match[1], ""), value)
-    # `A=x:$A` leaves an empty segment where A was unset. To Python, the loader and the shell that is the working
+    # `A=x:$A` leaves an empty segment if A was unset. Python, the loader and the shell read it as the working
     # directory: a folder named vllm there would shadow the package (vllm-project/vllm-ascend issue 527).
     for name in (name for name in env if name.endswith("PATH")):
         env[name] = ":".join(filter(None, env[name].split(":")))
@@ -92,11 +92,10 @@ def image_environment(recipe: Recipe, base: Mapping[str, str]) -> dict[str, str]
 
 
 def profile_script(env: Mapping[str, str]) -> str:
-    """Return /etc/profile.d/cannery.sh: what a login shell needs, since /etc/profile resets PATH, and ssh drops all.
+    """Return /etc/profile.d/cannery.sh for login shells: /etc/profile resets PATH, and ssh drops the whole environment.
 
-    A shell that has the image's environment (VIRTUAL_ENV is set) gets PATH back and keeps every other value, so that
-    `bash -l` does not undo `docker run -e`. A session that begins without it gets everything, whatever the base's own
-    profile scripts set before.
+    If the shell has the image's environment (VIRTUAL_ENV is set), only PATH is set, so that `bash -l` does not undo
+    `docker run -e`. Otherwise all variables are set, whatever the base's profile scripts have set before.
     """
     lines = [f"    export {name}={shell_quote(value)}" for name, value in env.items() if name != "PATH"]
     return (
@@ -123,18 +122,18 @@ def docker_quote(value: str) -> str:
 
 
 def start_folder(recipe: Recipe) -> str | None:
-    """Return the folder that a container starts in; None where the image names none."""
+    """Return the working directory of containers; None if the image does not set one."""
     user = recipe.profile.user
     return recipe.profile.workdir or (user.home if user else None)
 
 
 def deciding(recipe: Recipe) -> ChosenWheels | None:
-    """Return the component whose release decides the ABI (torch_npu); None where the set has none."""
+    """Return the component that determines the ABI (torch_npu); None if the set does not have it."""
     return next((chosen for chosen in recipe.wheels if chosen.component.cxx_abi is not None), None)
 
 
 def known_abi(recipe: Recipe) -> int | None:
-    """Return the ABI of the recipe's torch_npu on its arch; None where there is none, or where it is not known."""
+    """Return the ABI of the recipe's torch_npu on its arch; None without torch_npu, or if it is not known."""
     chosen = deciding(recipe)
     if chosen is None or chosen.component.cxx_abi is None or chosen.version is None:
         return None
@@ -144,19 +143,19 @@ def known_abi(recipe: Recipe) -> int | None:
 
 
 def atb_abi(recipe: Recipe) -> int:
-    """Return the ABI that the image uses: torch_npu's, or the base image's where that is not known.
+    """Return the ABI that the image uses: that of torch_npu, or if unknown, that of the base image.
 
-    Raises `FindingsError` when the target has no base image and nothing else names it.
+    Raises `FindingsError` if it is unknown and the target has no base image.
     """
     known = known_abi(recipe)
     return recipe.base.tag.atb_abi if known is None else known
 
 
 def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
-    """Return `env` with ATB's build of `abi` in place of the one that ATB_HOME_PATH names.
+    """Return `env` with the build of ATB for `abi`.
 
-    This changes ATB_HOME_PATH, every path below it in any value, and ATB_CXX_ABI where it is set, which login shells
-    pass to ATB's script. An environment without ATB stays as it is.
+    This changes ATB_HOME_PATH, every path below it in other values, and ATB_CXX_ABI if it is set (login shells pass it
+    to ATB's script). An environment without ATB is returned unchanged.
     """
     home = BUILD.fullmatch(env.get(ATB_HOME, ""))
     if home is None:
@@ -168,15 +167,15 @@ def with_abi(env: Mapping[str, str], abi: int) -> dict[str, str]:
 
 
 def python_home(tag: BaseTag) -> str:
-    """Return the folder of the interpreter in CANN images: /usr/local/python<full version>."""
+    """Return the folder of Python in CANN images: /usr/local/python<full version>."""
     return f"/usr/local/python{tag.python}"
 
 
 def expand_env(line: BaseLine, target: Target, tag: BaseTag) -> dict[str, str]:
     """Return the final environment of the CANN image of `target`, in the order in which names first appear.
 
-    `line` and `tag` are the target's. Raises `FindingsError` when the line has no image on the target's OS,
-    `UsageError` for a reference in an ENV line that is not understood.
+    `line` and `tag` are those of the target. Raises `FindingsError` if the line has no image with the target's OS, and
+    `UsageError` for an invalid reference in an ENV line.
     """
     lines = line.env.get(target.os)
     if lines is None:
@@ -204,7 +203,7 @@ def expand_env(line: BaseLine, target: Target, tag: BaseTag) -> dict[str, str]:
 
 
 def cache_folders(recipe: Recipe) -> dict[str, str]:
-    """Return {variable: absolute folder} of the caches that the image writes; none for a profile without a user."""
+    """Return {variable: absolute folder} of the image's caches; empty for a profile without a user."""
     if recipe.profile.user is None:
         return {}
     named = dict(CACHES)
@@ -214,5 +213,5 @@ def cache_folders(recipe: Recipe) -> dict[str, str]:
 
 
 def overlay_site(recipe: Recipe) -> str:
-    """Return the folder of the modules that a user installs with pip."""
+    """Return the site-packages folder for packages that a user installs with pip."""
     return f"{OVERLAY}/lib/python{recipe.target.python}/site-packages"

@@ -1,4 +1,4 @@
-"""A recipe: a profile bound to one target, with its components, their versions, the base, and what the user set."""
+"""A recipe: a profile bound to one target, with components, versions, base, and the options of the user."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 STANDIN = "standin"
 C_co = TypeVar("C_co", bound=Part, covariant=True)
 M = TypeVar("M", bound=Part)
-# Where trees are in the image.
+# The folder of source trees in the image.
 SOURCES_HOME = "/opt/src"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may set of a target, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
+    """The options of a user, as texts; None keeps the profile's value. `pins` are `NAME==VERSION`.
 
-    `sources` is `release`, or `release:NAME,NAME`: all sources that have a release, or the named ones, use it in place
-    of a commit. `local` are the sources whose tree is the user's own, by component or distribution: no release replaces
-    them.
+    `sources` is `release` or `release:NAME,NAME`: all sources with a release, or the named ones, use the release
+    instead of a commit. `local` are the sources with a tree of the user, by component or distribution. They keep it.
     """
 
     cann: str | None = None
@@ -49,10 +48,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Choice(Generic[C_co]):
-    """A component of a recipe: its name, its catalog entry and the version it is pinned to (None: the resolver's).
+    """A component of a recipe: its name, catalog entry and pinned version (None: the resolver chooses).
 
-    `arch` is the recipe's: the index and the build of a version may depend on it. A source is pinned to a `commit`, or
-    to the `release` on the package index that is taken in its place; `version` is then what it calls itself.
+    `arch` is that of the recipe: the index and the build of a version may depend on it. A source is pinned to a
+    `commit`, or to a `release` on the package index; `version` is its version there.
     """
 
     name: str
@@ -65,7 +64,7 @@ class Choice(Generic[C_co]):
 
     @property
     def known(self) -> Known | None:
-        """What is known of a source at its pin without fetching it; None for other kinds."""
+        """The catalog's facts about a source at its pin; None if there are none, and for other kinds."""
         if not isinstance(self.component, FromSource):
             return None
         if self.commit is not None:
@@ -74,31 +73,31 @@ class Choice(Generic[C_co]):
 
     @property
     def file(self) -> Literal["", "sdist", "wheel"]:
-        """What a lock has of a source: nothing of a commit, one file of a release."""
+        """The kind of a source's file in a lock: "" for a commit, one file for a release."""
         if self.release is None or not isinstance(self.component, FromSource):
             return ""
         return "sdist" if self.component.releases[self.release].sdist else "wheel"
 
     @property
     def package(self) -> str:
-        """The distribution's normalised name."""
+        """The normalised name of the distribution."""
         return package_of(self.name, self.component)
 
     @property
     def requirement(self) -> str:
-        """The PEP 508 requirement of a `wheels` component, its local version segment included."""
+        """The PEP 508 requirement of a `wheels` component, with its local version segment."""
         own = self.component.extras if isinstance(self.component, Wheels) else ()
         name = self.package + (f"[{','.join(sorted(own))}]" if own else "")
         return f"{name}=={self.full_version}" if self.version else name
 
     @property
     def index(self) -> str | None:
-        """The only index that it may come from; None is the host's default index."""
+        """The only index that it may come from; None is the default index."""
         return self.component.index_on(self.arch, self.version) if isinstance(self.component, Wheels) else None
 
     @property
     def full_version(self) -> str | None:
-        """The pinned version with the local segment that the component's index uses (`2.13.0+cpu`)."""
+        """The pinned version with the local segment of the component's index (`2.13.0+cpu`)."""
         if self.version is None or "+" in self.version or not isinstance(self.component, Wheels):
             return self.version
         if self.component.local is None or self.index != self.component.index:
@@ -112,29 +111,29 @@ ChosenSource = Choice[FromSource]
 
 
 def package_of(name: str, component: Part | None) -> str:
-    """Return the normalised name of the distribution that a component brings; `name` is the component's own."""
+    """Return the normalised distribution name of a component; `name` is the name of the component."""
     own = component.package if isinstance(component, Wheels | FromSource) else None
     return canonicalize_name(own or name)
 
 
 @dataclass(frozen=True)
 class Base:
-    """What the layers are built on.
+    """The base that the layers are built on.
 
-    `references` are full image references in the order in which they are tried; the stand-in has none here: its
-    reference is worked out with the lock (`cannery.plan.make`).
+    `references` are full image references, in the order in which they are tried. They are empty for the stand-in, whose
+    reference depends on the lock (`cannery.plan.make`).
     """
 
     kind: BaseKind
     references: tuple[str, ...]
     line: BaseLine
-    # The target's tag, and what the line knows of it; None when there is no such image.
+    # The target's tag, and its entry in `line`; None if there is no such image.
     tag_name: str
     found: BaseTag | None
 
     @property
     def tag(self) -> BaseTag:
-        """What is known of the target's tag. Raises `FindingsError` when no such image exists."""
+        """The entry of the target's tag. Raises `FindingsError` if no such image exists."""
         if self.found is None:
             raise FindingsError(f"no CANN image {self.tag_name}", where=f"images/bases/{self.line.cann}.yaml")
         return self.found
@@ -151,11 +150,11 @@ class Recipe:
     chosen: tuple[Chosen, ...]
     pins: tuple[str, ...]
     force: bool
-    # Bounds that follow from the compatibility table: torch's by torch_npu's row, and those of what follows torch.
+    # Bounds from the compatibility table: on torch, from torch_npu's row, and on distributions that follow torch.
     held: tuple[str, ...] = ()
-    # Sources whose release is taken in the place of a commit (`Options.sources`).
+    # Sources that use a release instead of a commit (`Options.sources`).
     released: tuple[str, ...] = ()
-    # What a stand-in has in place of the profile's own versions, which `chosen` does not have then.
+    # The other versions on a stand-in. `chosen` already has them.
     substitutes: tuple[Substitute, ...] = ()
 
     @property
@@ -165,21 +164,21 @@ class Recipe:
 
     @property
     def wheels(self) -> tuple[ChosenWheels, ...]:
-        """The components that come as wheels, in the profile's order."""
+        """The components that are installed from wheels, in the profile's order."""
         return tuple(self._of(Wheels))
 
     @property
     def sources(self) -> tuple[ChosenSource, ...]:
-        """The components that come from a git repository or a release made from one, in the profile's order."""
+        """The components that are built from a git repository or a release, in the profile's order."""
         return tuple(self._of(FromSource))
 
     @property
     def unknown(self) -> tuple[ChosenSource, ...]:
-        """The sources at a version that their component does not know: the table can judge it, no lock can hold it."""
+        """The sources at an unknown version. The table may have rows for it, but it cannot be locked."""
         return tuple(one for one in self.sources if one.version and one.known is None)
 
     def check_known(self) -> None:
-        """Raise `UsageError` where a source is at a version of which its component has nothing."""
+        """Raise `UsageError` if a source is at a version that its component does not have."""
         for one in self.unknown:
             component = one.component
             versions = {*component.releases, *(known.version for known in component.revisions.values())}
@@ -191,39 +190,39 @@ class Recipe:
 
     @property
     def system(self) -> tuple[Choice[System], ...]:
-        """The components that are packages of the operating system, in the profile's order."""
+        """The components that are system packages, in the profile's order."""
         return tuple(self._of(System))
 
     def _of(self, model: type[M]) -> Iterator[Choice[M]]:
         return (cast("Choice[M]", one) for one in self.chosen if isinstance(one.component, model))
 
     def standin_of(self, chosen: Chosen) -> OnStandIn | None:
-        """Return how a source is built on a stand-in, where its component has such a way; None on any other base."""
+        """Return the stand-in entry of a source's component; None if it has none, and on any other base."""
         if self.base.kind is not BaseKind.STANDIN or not isinstance(chosen.component, Native):
             return None
         return chosen.component.standin
 
     def install_of(self, chosen: ChosenSource) -> Install:
-        """Return how a source that is built is installed; a stand-in may have a way of its own."""
+        """Return how a built source is installed. It may differ on a stand-in."""
         standin = self.standin_of(chosen)
         return (standin.install if standin else None) or chosen.component.install
 
     @property
     def is_standard(self) -> bool:
-        """Whether the committed lock is meant: the profile's own CANN and versions, nothing forced.
+        """Whether the committed lock applies: the profile's CANN and versions, and not forced.
 
-        What CANN imports differs by its version, and so does the lock.
+        The lock depends on CANN, because each CANN version imports other packages.
         """
         return not self.is_trial and not self.force and self.target.cann == self.profile.target.cann
 
     @property
     def is_trial(self) -> bool:
-        """Whether the user asked for other versions than the profile's."""
+        """Whether the user has set other versions than the profile's."""
         return bool(self.pins or self.released)
 
     @property
     def changes(self) -> str:
-        """What the user asked for beside the profile's own set, for messages; "" when nothing."""
+        """The user's changes to the profile's set, for messages, or ""."""
         return ", ".join([*self.pins, *([f"releases of {', '.join(self.released)}"] if self.released else [])])
 
 
@@ -235,7 +234,7 @@ def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A distribution (normalised name) that is not in the image, why, and the modules that can then not be imported."""
+    """A distribution (normalised name) that is not in the image, the reason, and its modules."""
 
     name: str
     reason: str
@@ -243,7 +242,7 @@ class LeftOut:
 
 
 def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
-    """Return the sources that a stand-in does without, in the profile's order; nothing on any other base."""
+    """Return the sources that a stand-in leaves out, in the profile's order; empty on any other base."""
     return tuple(
         LeftOut(chosen.package, standin.reason, tuple(dict.fromkeys(item.module for item in chosen.component.imports)))
         for chosen in recipe.sources
@@ -252,20 +251,20 @@ def left_out(recipe: Recipe) -> tuple[LeftOut, ...]:
 
 
 def unlinked(recipe: Recipe) -> tuple[Chosen, ...]:
-    """Return the releases whose ready-made kernels cannot load: they link a CANN that a stand-in does not have."""
+    """Return the releases with prebuilt kernels that cannot load on a stand-in, because they link CANN."""
     if recipe.base.kind is not BaseKind.STANDIN:
         return ()
     return tuple(c for c in recipe.sources if c.release is not None and c.known is not None and c.known.chips)
 
 
 def is_left_out(recipe: Recipe, chosen: Chosen) -> bool:
-    """Whether a stand-in does without this source. A release's ready-made wheel needs no compiler, and comes in."""
+    """Whether a stand-in leaves out this source. A release with a wheel is included, as it needs no compiler."""
     standin = recipe.standin_of(chosen)
     return standin is not None and standin.leave_out and chosen.file != "wheel"
 
 
 def python_folders(recipe: Recipe) -> tuple[str, ...]:
-    """Return the folders that PYTHONPATH has to name, in the profile's order: those of `install: tree`."""
+    """Return the folders for PYTHONPATH in the profile's order: the sources with `install: tree`."""
     return tuple(
         "/".join(filter(None, (SOURCES_HOME, chosen.name, chosen.component.subdirectory)))
         for chosen in recipe.sources
@@ -274,7 +273,7 @@ def python_folders(recipe: Recipe) -> tuple[str, ...]:
 
 
 def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Yield (path, target) of each link from a tree to another one; a tree that is not in the image gets none."""
+    """Yield (path, target) of each link from one tree to another, if both are in the image."""
     standing = {
         chosen.name
         for chosen in recipe.sources
@@ -287,5 +286,5 @@ def tree_links(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 
 def _install(recipe: Recipe, chosen: ChosenSource) -> Install:
-    """Return how a source is installed. A release that is a wheel is a package of the lock alone."""
+    """Return how a source is installed. A release with a wheel is installed as a package of the lock."""
     return Install.WHEEL if chosen.file == "wheel" else recipe.install_of(chosen)

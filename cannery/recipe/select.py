@@ -1,4 +1,4 @@
-"""Bind a profile to a target: its components, their versions and the base."""
+"""Binds a profile to a target: selects components, versions and base."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ TORCH, TORCH_NPU = "torch", "torch-npu"
 
 
 def find_profile(catalog: Catalog, name: str) -> Profile:
-    """Return the profile called `name`.
+    """Return the profile `name`.
 
-    Raises `CatalogError` where a file that it uses is broken, `UsageError` with the nearest names where there is none.
+    Raises `CatalogError` if a file that it uses is broken, `UsageError` with similar names if it does not exist.
     """
     catalog.check_file(f"profiles/{name}.yaml")
     profile = catalog.profiles.get(name)
@@ -44,9 +44,9 @@ def find_profile(catalog: Catalog, name: str) -> Profile:
 def select(catalog: Catalog, name: str, options: Options, host_arch: Arch, locked: Iterable[str] = ()) -> Recipe:
     """Bind profile `name` to the target that `options` describe.
 
-    `host_arch` is used where neither the user nor the profile decides; `locked` are the package names of the
-    profile's lock, which a pin may name. Raises `UsageError` for words that mean nothing, `FindingsError` for a CANN
-    line without facts. The rules report a target without an image.
+    `host_arch` is used if neither the user nor the profile decides. `locked` are the package names in the profile's
+    lock, which a pin may name. Raises `UsageError` for unknown values, `FindingsError` for a CANN version that is not
+    in the catalog. The rules report a target without an image.
     """
     profile = find_profile(catalog, name)
     target = _target(profile, options, host_arch)
@@ -90,7 +90,7 @@ def _target(profile: Profile, options: Options, host_arch: Arch) -> Target:
 
 
 def _check_os(catalog: Catalog, base: Base, wanted: str) -> None:
-    """Raise `UsageError` for a system that is misspelt. The rules report a known one of another release."""
+    """Raise `UsageError` for a misspelt OS. The rules report a known OS in another release."""
     if base.found is not None:
         return
     known = {tag.split("-")[2] for line in catalog.bases.values() for tag in line.tags}
@@ -100,7 +100,7 @@ def _check_os(catalog: Catalog, base: Base, wanted: str) -> None:
 
 
 def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the sources whose release takes the place of a commit. Raises `UsageError` for words that mean nothing."""
+    """Return the sources that use a release instead of a commit. Raises `UsageError` for unknown words."""
     if not text:
         return ()
     word, colon, names = text.partition(":")
@@ -132,13 +132,13 @@ def _choose(pin: Pin, component: Part, arch: Arch, released: tuple[str, ...]) ->
         reason = f"release {revision.release} in place of commit {str(pin.commit)[:12]} (SOURCES)"
         return Chosen(pin.name, component, revision.release, reason, arch, None, revision.release)
     version = revision.version if revision else pin.release or pin.version
-    # A release that no component knows is among `Recipe.unknown`.
+    # A release that the component does not have is in `Recipe.unknown`.
     release = pin.release if isinstance(component, FromSource) and pin.release in component.releases else None
     return Chosen(pin.name, component, version, pin.reason, arch, pin.commit, release)
 
 
 def parse_pin(text: str) -> tuple[str, str]:
-    """Return (normalised name, version) of `NAME==VERSION`; raise `UsageError` for anything else."""
+    """Return (normalised name, version) of `NAME==VERSION`. Raises `UsageError` for any other text."""
     try:
         requirement = Requirement(text)
         (specifier,) = requirement.specifier
@@ -156,7 +156,7 @@ def parse_pin(text: str) -> tuple[str, str]:
 def _pinned(
     chosen: tuple[Chosen, ...], pins: tuple[str, ...], locked: Iterable[str]
 ) -> tuple[tuple[Chosen, ...], tuple[str, ...]]:
-    """Apply ad-hoc pins; return the components and all pins in normal form, sorted."""
+    """Apply ad-hoc pins. Return the components, and all pins in normal form, sorted."""
     wanted: dict[str, str] = {}
     for text in pins:
         name, version = parse_pin(text)
@@ -173,7 +173,7 @@ def _pinned(
 
 
 def _repinned(chosen: Chosen, version: str) -> Chosen:
-    """Pin a component to another version. A source at one that no component knows is among `Recipe.unknown`."""
+    """Pin a component to another version. A source at an unknown version is in `Recipe.unknown`."""
     component = chosen.component
     if not isinstance(component, FromSource):
         return replace(chosen, version=version)
@@ -218,7 +218,7 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
     if is_tag:
         references = tuple(f"{repository}:{tag_name}" for repository in catalog.registries.of(target.os))
         return Base(BaseKind.REAL, references, line, tag_name, tag)
-    if not {*"/:@"} & {*wanted}:  # no registry's host, path or digest: a misspelt tag
+    if not {*"/:@"} & {*wanted}:  # without host, path or digest: a misspelt tag
         own, words = target.base_tag, {STANDIN, *tags}
         forms = f"{STANDIN}, a tag of images/bases (as {own}), or a full image reference (as HOST/cann:{own})"
         raise UsageError(f"BASE: {wanted!r} is not known", hint=did_you_mean(wanted, words, forms))
@@ -227,9 +227,9 @@ def _base(catalog: Catalog, profile: Profile, target: Target, base: str | None) 
 
 
 def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ...]:
-    """Return PEP 508 constraints: torch as in torch_npu's rows where no pin names it, and what follows torch.
+    """Return PEP 508 constraints: torch from torch_npu's rows if it is not pinned, and distributions that follow torch.
 
-    A release in no row gives no bound: the rules report that it is unknown.
+    A release without a row gives no bound: the rules report it as unknown.
     """
     pins = {c.package: c.version for c in chosen if c.version}
     torch, npu = pins.get(TORCH), pins.get(TORCH_NPU)
@@ -257,7 +257,7 @@ def rows_for(table: Compatibility, name: str, version: str) -> tuple[Row, ...]:
 
 @cache
 def takes(wanted: str, version: str) -> bool:
-    """Whether a cell of a row, a version or a range, holds a distribution's version; an empty one holds nothing."""
+    """Whether a cell of a row (a version or a range) includes a version. An empty cell includes none."""
     if wanted and not wanted[0].isdigit():
         return SpecifierSet(wanted).contains(Version(version).public, prereleases=True)
     return same_release(wanted, version)
@@ -265,11 +265,11 @@ def takes(wanted: str, version: str) -> bool:
 
 @cache
 def same_release(one: str, other: str) -> bool:
-    """Whether two versions are equal without their local parts (`2.8.0+cpu` is `2.8.0`); "" equals nothing."""
+    """Whether two versions are equal without local segments (`2.8.0+cpu` is `2.8.0`). "" equals nothing."""
     return bool(one and other) and _public(one) == _public(other)
 
 
 @cache
 def _public(version: str) -> Version:
-    """Return a version without its local part. Cached: a search of the table asks for the same ones many times."""
+    """Return a version without local segment. Cached, because a search of the table parses the same ones many times."""
     return Version(Version(version).public)

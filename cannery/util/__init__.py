@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own: URLs, secrets in text, failure texts, image references, YAML."""
+"""General helpers: URLs, secrets in text, failure messages, image references, YAML."""

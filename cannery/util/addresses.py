@@ -1,9 +1,8 @@
-"""Addresses as users write them: URLs of indexes and proxies, image references; and texts without secrets.
+"""Addresses that users write (URLs of indexes and proxies, image references), and the masking of secrets in texts.
 
-People write passwords with `/`, `#`, `?` or `@` in them, forget the scheme, or leave a bracket open. A URL parser then
-sees no password, and the rest of the program would print it. So texts are made without one: everything between the
-scheme (or the start) and the last `@` is taken for a user's. What goes to a screen, a log or an error passes through
-here first.
+Users write passwords with `/`, `#`, `?` or `@` in them, forget the scheme, or leave a bracket open. A URL parser then
+finds no password, and the program would print it. So everything between the scheme (or the start) and the last `@`
+counts as credentials. All texts for a screen, a log or an error are masked here first.
 """
 
 from __future__ import annotations
@@ -22,32 +21,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MASK = "***"
-# Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
-# Everything between the scheme and the last @ before the path: passwords with an @ in them exist. Behind `user:` a
-# password may also hold what ends a host; what begins as a port does is a host's, whose path may have an @.
+# Patterns are texts here: `re` compiles them on first use, and most runs never need them.
+# Everything between the scheme and the last @ before the path, because a password may have an @. After `user:`, a
+# password may also have characters that end a host. Text that begins like a port is not a password: the path may have
+# an @.
 _USERINFO = r"(://)(?:[^/\s\"'<>]+@|[^/\s:@\"'<>]+:(?!\d{1,5}(?:[/?#\s]|$))\S*@)"
-# `user:password@host` without a scheme, as a proxy or a registry may be given. What is behind the @ of an image's
-# reference is a digest, of a package URL a version.
+# `user:password@host` without a scheme, as for a proxy or a registry. The @ in an image reference (before a digest) and
+# in a package URL (before a version) does not count.
 _PACKAGE_URL = r"pkg:(?:deb|docker|generic|github|pypi|rpm)/"
 _BARE_USERINFO = rf"(?<![\w.+~%@/-])(?!{_PACKAGE_URL})[\w.+~%-]+:(?!//)[^\s\"'<>]+@(?!sha\d+:)(?=[\w\[])"
-# A user in a web address, or a user and a password in any. A password may hold what ends a host; a port does not.
+# A user in a web address, or a user and a password in any URL. A password may have characters that end a host.
 CREDENTIALS = re.compile(r"https?://[^/\s]*@|://[^/\s:@]*:(?!\d{1,5}(?:[/?#]|$))\S*@")
-# A shorter secret is a part of half of all words: it is masked as a part of a URL, not by itself.
+# Shorter secrets are part of many words. They are only masked in URLs.
 _SHORTEST = 3
-# Shorter pieces of a multi-line secret ("}", "EOF") are no secret and would blank half the log.
+# Shorter lines of a multi-line secret ("}", "EOF") are not secret, and would mask half the log.
 _SHORTEST_LINE = 6
-# All control characters but tab and line feed (a carriage return overwrites a line), line separators, and what changes
-# the direction of writing.
+# All control characters except tab and line feed (a carriage return overwrites a line), line separators, and characters
+# that change the writing direction.
 _CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 INDEX_SCHEMES = ("http", "https", "file")
 PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _SCHEME = r"\s*([A-Za-z][A-Za-z0-9+.-]*)://"
 _AUTHORITY_END = r"[/?#\\]"
-# A port that is no number may be a password whose `@` was forgotten.
+# A port that is not a number may be a password whose `@` was forgotten.
 _ODD_PORT = r"^((?:\[[^\]/?#]*\]|(?!\[))[^:/?#]*):(?!\d*(?:[/?#]|$))[^/?#]*"
-# A host that no user name looks like: `https://host.example/feed@view/simple` is such an index's.
+# A host that cannot be a user name, as in the index `https://host.example/feed@view/simple`.
 _PLAIN_HOST = r"(?:[\w-]+(?:\.[\w-]+)+|localhost|\[[0-9A-Fa-f:.]+\])(?::\d+)?"
-# What is shorter is a part of every other word, and masking it would leave no message.
+# Shorter texts are part of many words, and masking them would hide the message.
 LONG_ENOUGH = 4
 ENCODE = "percent-encode the signs of a password: / is %2F, # is %23, ? is %3F, @ is %40"
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -56,8 +56,8 @@ PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTP
 def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """Return a function that masks `secrets` and the user part of URLs in a text.
 
-    A secret of several lines (a key, a netrc) is masked line by line, because logs are read by line; a secret is
-    also masked in its percent-encoded form, as it is in URLs, and with JSON's escapes.
+    A secret with several lines (a key, a netrc) is masked line by line, because logs are printed by line. A secret is
+    also masked in its percent-encoded form (as in URLs) and with JSON escapes.
     """
     pieces: set[str] = set()
     for secret in secrets:
@@ -65,7 +65,7 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
         lines = [line.strip() for line in whole.splitlines()]
         wanted = [whole] if len(lines) <= 1 else [line for line in lines if len(line) >= _SHORTEST_LINE]
         pieces.update(piece for one in wanted if len(one) >= _SHORTEST for piece in _forms(one))
-    # Longest first: a secret that begins with another must not leave its tail behind.
+    # Longest first, so that a secret that begins with a shorter one is masked completely.
     pattern = "|".join(re.escape(p) for p in sorted(pieces, key=lambda p: (-len(p), p)))
     compiled = re.compile(pattern) if pattern else None
 
@@ -77,20 +77,20 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """Return how one secret is written: as it is, in URLs, in JSON and what looks like it (TOML, logs), in Python."""
+    """Return the forms of a secret: plain, in URLs, in JSON (also TOML and logs), and in Python."""
     escaped = (json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
-    # Python's own writing escapes a quote where the text around has the other kind too.
+    # Python's repr escapes a quote if the text also has the other kind.
     written = (repr(secret)[1:-1], repr(f'"{secret}')[2:-1])
     return (secret, quote(secret, safe=""), *escaped, *written)
 
 
 def plain(text: str) -> str:
-    r"""Return `text` with `\uXXXX` for each control character: JSON reads it as the same character, people as text."""
+    r"""Return `text` with `\uXXXX` for each control character, which JSON reads as the same character."""
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Parts(NamedTuple):
-    """`user` is what is taken for a user's, "" for none; `is_odd` where a URL parser would not find it."""
+    """The parts of a URL. `user` is what counts as credentials, or "". `is_odd`: a URL parser would not find them."""
 
     scheme: str
     user: str
@@ -111,13 +111,13 @@ def _parts(url: str) -> _Parts:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether an `@` in `url` comes after a host that is clearly one."""
+    """Whether `url` begins with a clear host, so that an `@` comes after it."""
     match = re.match(_SCHEME, url)
     return bool(match and re.fullmatch(_PLAIN_HOST, re.split(_AUTHORITY_END, url[match.end() :], maxsplit=1)[0]))
 
 
 def shown(url: str) -> str:
-    """Return `url` as messages have it: without what may be a user's, a query (it may be a token) or an odd port."""
+    """Return `url` for messages: without possible credentials, query (which may be a token) and invalid port."""
     scheme, _user, rest, is_odd = _parts(url)
     if scheme.lower() == "file" and rest.startswith("/"):
         return url
@@ -128,25 +128,25 @@ def shown(url: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return a text of another program about URLs: of every word with an `@`, what comes before the last is cut."""
+    """Return a message of another program about URLs, with the part before the last `@` of each word masked."""
     return re.sub(r"\S+@", f"{MASK}@", text)
 
 
 def without_credentials(url: str) -> str:
-    """Return `url`, which has no `url_problem`, without its `user:password@`, for a program to connect to."""
+    """Return `url` (which has no `url_problem`) without its `user:password@`."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
 def url_credentials(url: str) -> tuple[str, str] | None:
-    """Return (user, password) of a URL, decoded; None when it holds none, or is no URL."""
+    """Return (user, password) of a URL, decoded; None if it has none or is not a URL."""
     user, at, _host = url_host(url).rpartition("@")
     name, _, password = user.partition(":")
     return (unquote(name), unquote(password)) if at else None
 
 
 def url_host(url: str) -> str:
-    """Return `user:password@host:port` of a URL, as far as it has them; "" for any other text."""
+    """Return the `user:password@host:port` part of a URL; "" for any other text."""
     try:
         return urlsplit(url).netloc
     except ValueError:
@@ -163,17 +163,17 @@ def url_secrets(url: str) -> frozenset[str]:
     _scheme, user, rest, is_odd = _parts(url)
     if is_odd and _is_plain(url):
         user, rest = "", url
-    # A token may be in the user's place, without a password.
+    # A token may be in place of the user, without a password.
     password = user.partition(":")[2] or user
     query = rest.partition("?")[2].partition("#")[0]
-    # Where nobody can tell the user from the password (`http:/user:password@host`), each colon may be the one between.
+    # In an odd URL (`http:/user:password@host`), any colon may separate user and password.
     tails = [user[at + 1 :] for at, sign in enumerate(user) if sign == ":"] if is_odd else []
     longer = {tail for tail in tails if len(tail) >= LONG_ENOUGH}
     return frozenset({user, password, unquote(password), query, *longer, *map(unquote, longer)} - {""})
 
 
 def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:
-    """Say why nothing can be reached under `url`, without any part of it that may be secret; "" when all is well."""
+    """Return why `url` is not valid, without any part of it that may be secret; "" if it is valid."""
     match = re.match(_SCHEME, url)
     if not match:
         return f"has no scheme, as in {schemes[1]}://HOST/…"
@@ -192,13 +192,13 @@ def url_problem(url: str, schemes: tuple[str, ...] = INDEX_SCHEMES) -> str:
 
 
 def secrets_of(urls: Iterable[str]) -> tuple[str, ...]:
-    """Return the secret parts of addresses, the longest first, so that none is masked in part."""
+    """Return the secret parts of addresses, the longest first, so that each is masked completely."""
     found = {secret for url in urls for secret in url_secrets(url)}
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
 def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the secret parts of the addresses in `env` and in `more`, before pip is asked for its settings."""
+    """Return the secret parts of the addresses in `env` and in `more`, without running pip."""
     heads = ("PIP_", "CANNERY_MIRROR_")
     names = [name for name in env if name in PROXY_VARIABLES or (name.startswith(heads) and "://" in env[name])]
     words = [word for name in names for word in env[name].split()]
@@ -207,7 +207,7 @@ def environment_secrets(env: Mapping[str, str], more: tuple[str, ...] = ()) -> t
 
 
 DEFAULT_REGISTRY = "docker.io"
-# Labels of an image that say what it was built from.
+# Labels of an image that name its base.
 BASE_NAME, BASE_DIGEST = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
@@ -216,18 +216,18 @@ _REGISTRY = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA
 
 
 def digest_of(data: bytes) -> str:
-    """Return the digest by which registries and engines know some bytes: `sha256:` and 64 hex digits."""
+    """Return the digest of bytes as in registries and engines: `sha256:` and 64 hex digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-# Of registry and repository together, as engines have it.
+# The most characters of registry and repository together, as in engines.
 LONGEST = 255
 LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
 class ImageReference:
-    """A full reference; `repository` has the `library/` that docker.io puts before a name without a folder."""
+    """A full image reference. For docker.io, a `repository` without a folder begins with `library/`."""
 
     registry: str
     repository: str
@@ -236,7 +236,7 @@ class ImageReference:
 
     @property
     def wanted(self) -> str:
-        """What a registry is asked for: the digest where there is one, else the tag."""
+        """The digest if there is one, else the tag, as in requests to a registry."""
         return self.digest or self.tag
 
     @property
@@ -246,7 +246,7 @@ class ImageReference:
 
 
 def parse_reference(text: str, option: str = "BASE") -> ImageReference:
-    """Read a reference; without a tag it is `latest`. Raises `UsageError` for what no engine would take."""
+    """Parse an image reference. The default tag is `latest`. Raises `UsageError` for an invalid one."""
     named, at, digest = text.partition("@")
     registry = registry_of(named)
     path = named.removeprefix(f"{registry}/")
@@ -264,7 +264,7 @@ def parse_reference(text: str, option: str = "BASE") -> ImageReference:
 
 
 def registry_of(reference: str) -> str:
-    """Return the registry host of an image reference; a first part without dot, colon or "localhost" is no host."""
+    """Return the registry of an image reference. A first part without dot or colon, except localhost, is not a host."""
     first, slash, _rest = reference.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else DEFAULT_REGISTRY
 
@@ -276,20 +276,20 @@ def split_digest(reference: str) -> tuple[str, str | None]:
 
 
 def split_tag(reference: str) -> tuple[str, str]:
-    """Return a reference that has a tag and no digest without its tag, and the tag."""
+    """Return the name and the tag of a reference that has a tag and no digest."""
     named, _colon, tag = reference.rpartition(":")
     return named, tag
 
 
 def pinned(reference: str, digest: str | None) -> str:
-    """Return the reference that names exactly the image of `digest`; unchanged where none is known."""
+    """Return the reference with `digest` instead of its own; unchanged if `digest` is None."""
     return f"{split_digest(reference)[0]}@{digest}" if digest else reference
 
 
 def mirrored(reference: str, mirrors: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return where mirrors have the image of `reference`, best first; none where no mirror is named for it.
+    """Return the references on mirrors for the image `reference`, best first; empty if it has no mirror.
 
-    `mirrors` are {registry, or a repository or folder of one: places in its stead}; the longest that fits counts.
+    `mirrors` is {registry, or repository or folder in one: its mirrors}. The longest key that fits counts.
     """
     found = parse_reference(reference)
     named, digest = split_digest(reference)
@@ -303,7 +303,7 @@ def mirrored(reference: str, mirrors: Mapping[str, Sequence[str]]) -> tuple[str,
 
 
 def is_loopback(registry: str) -> bool:
-    """Whether a registry host (with its port) is this machine: docker asks such a one without TLS too."""
+    """Whether a registry (host with port) is on this machine. Docker also uses it without TLS."""
     host = registry.rpartition(":")[0] if re.search(r":\d+$", registry) else registry
     if host == "localhost":
         return True

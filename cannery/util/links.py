@@ -1,4 +1,4 @@
-"""Symbolic links of a tree, followed as the kernel follows them."""
+"""Follows symbolic links of a tree as the kernel does."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The kernel's own limit: a longer chain is an error.
+# The kernel's limit. A longer chain is an error.
 MOST_LINKS = 40
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> str | None:
-    """Return where an absolute path leads; None for a circle of links, or too long a chain.
+    """Return the target of an absolute path; None for a cycle, or too long a chain of links.
 
     `link` returns the target of a symbolic link, None for any other path. The parent of `/` is `/`.
     """

@@ -1,4 +1,4 @@
-"""Kinds of trouble with a host on the network: one vocabulary, and a reader of what git, curl, ssh and uv write."""
+"""The kinds of failure with a host on the network, and a parser of messages of git, curl, ssh and uv."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What came of asking a host for something."""
+    """The result of a request to a host."""
 
     OK = "ok"
     EMPTY = "empty list"
@@ -23,7 +23,7 @@ class State(StrEnum):
     TLS = "TLS certificate or handshake"
     PROXY = "proxy"
     OTHER = "no package index"
-    # Of git hosts, and of a cache that a program writes.
+    # For git hosts, and for a cache that a program writes.
     LOGIN = "it asks for a login, or has no such repository"
     REPOSITORY = "no such repository"
     COMMIT = "it has no such commit"
@@ -32,14 +32,14 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-# Troubles of a whole host: the next request to it would fail too.
+# Failures of a host: the next request to it would fail too.
 OF_HOST = frozenset({State.DNS, State.REFUSED, State.TIMEOUT, State.TLS, State.PROXY, State.BUSY})
 _NETWORK = OF_HOST | {State.DENIED, State.LOGIN, State.SERVER, State.RESET}
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A failure that a program reported: its kind, and the detail that it gave (a host name, a status), or ""."""
+    """A failure that a program reported: its kind, and a detail (a host name, a status), or ""."""
 
     state: State
     detail: str = ""
@@ -53,7 +53,7 @@ class Reason:
         return f"{self.state}: {self.detail}" if self.detail else str(self.state)
 
 
-# What git under LC_ALL=C, libcurl, ssh and uv write, in the order in which it is looked for; a group is the detail.
+# Messages of git (with LC_ALL=C), libcurl, ssh and uv, in the order of the search. A group is the detail.
 _WORDS: tuple[tuple[State, str], ...] = (
     (State.DISK, r"(No space left on device|Disk quota exceeded|Read-only file system)"),
     (State.DISK, r"(insufficient permission for adding an object|unable to create temporary file)"),
@@ -85,7 +85,7 @@ _LONGEST = 200
 
 
 def reason(text: str) -> Reason:
-    """Return why a program failed, from what it wrote (`text`, free of secrets)."""
+    """Return why a program failed, from its output `text` (without secrets)."""
     for state, words in _COMPILED:
         found = words.search(text)
         if found:

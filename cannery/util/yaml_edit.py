@@ -1,4 +1,4 @@
-"""Edits of a YAML text: ruamel.yaml finds where a value is written, in any style, and every other byte stays."""
+"""Edits a YAML text: ruamel.yaml finds the position of a value, and all other bytes are kept."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node, ScalarNode
 
 LINE_END = re.compile(r"\r?\n")
-# The styles of a scalar that has lines of its own.
+# The block styles of a scalar.
 BLOCK = frozenset({"|", ">"})
 
 
 def root_node(text: str) -> MappingNode:
-    """Return the nodes of a YAML text with their positions. Raises `TypeError` for one that is no mapping."""
+    """Return the nodes of a YAML text with their positions. Raises `TypeError` if it is not a mapping."""
     root = YAML().compose(text)
     if not isinstance(root, MappingNode):
         raise TypeError("the text is no mapping")
@@ -26,23 +26,23 @@ def root_node(text: str) -> MappingNode:
 
 
 def value_of(mapping: MappingNode, key: str) -> Node | None:
-    """Return the value of a key; None where it is not there."""
+    """Return the value of a key, or None."""
     return next((value for name, value in mapping.value if name.value == key), None)
 
 
 def over(text: str, node: ScalarNode, value: str) -> str:
-    """Return `text` with `value` in the place of a scalar, in quotes: the single ones that it had, else double ones."""
+    """Return `text` with a scalar replaced by `value`, in single quotes if it had those, else in double quotes."""
     start, end = node.start_mark.index, node.end_mark.index
-    if node.style in BLOCK:  # its mark is after the empty lines that follow, and its first line may have a comment
+    if node.style in BLOCK:  # its end mark is after the empty lines that follow
         end = start + len(text[start:end].rstrip())
     new = f"'{value}'" if node.style == "'" and "'" not in value else quoted(value)
     return _replaced(text, start, end, new)
 
 
 def with_first(text: str, mapping: MappingNode, key: str, new: str) -> str:
-    """Return `text` with `new` as the first entry of the mapping that is the value of `key`, in block style.
+    """Return `text` with `new` as the first entry of the block mapping at `key`.
 
-    Not as the last one: a comment above the next key would then seem to be about the new entry.
+    As the last entry, it might be below a comment that is about the next key.
     """
     name, node = next((k, v) for k, v in mapping.value if k.value == key)
     end = line_end(text, name.end_mark.index)
@@ -51,16 +51,16 @@ def with_first(text: str, mapping: MappingNode, key: str, new: str) -> str:
 
 
 def _replaced(text: str, start: int, end: int, new: str) -> str:
-    """Return `text` with `new` in the place of [start, end), with the line ends that it has."""
+    """Return `text` with [start, end) replaced by `new`, with the same line ends."""
     return text[:start] + (new.replace("\n", "\r\n") if "\r\n" in text else new) + text[end:]
 
 
 def line_end(text: str, index: int) -> int:
-    """Return where the line of `index` ends."""
+    """Return the end of the line at `index`."""
     found = LINE_END.search(text, index)
     return found.start() if found else len(text)
 
 
 def quoted(text: str) -> str:
-    """Return a double-quoted scalar; JSON's escapes are YAML's too."""
+    """Return a double-quoted scalar. YAML has all escapes of JSON."""
     return json.dumps(text, ensure_ascii=False)

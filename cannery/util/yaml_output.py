@@ -1,4 +1,4 @@
-"""Data as YAML text that every reader takes for the same: readers of 1.1 and 1.2 differ in what a plain word is."""
+"""Writes YAML that parsers of YAML 1.1 and 1.2 read the same way. They differ in how they read unquoted words."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-# Words that no reader takes for a number, a date or a time. `1e-6` is a text to PyYAML and a number to Kubernetes.
+# Words that no parser reads as a number, a date or a time. `1e-6` is a text for PyYAML and a number for Kubernetes.
 PLAIN = re.compile(r"[A-Za-z/][\w./:@+-]*", re.ASCII)
-# Truth values of 1.1 that PyYAML itself does not quote.
+# Booleans of YAML 1.1 that PyYAML does not quote.
 TRUTHS = frozenset({"y", "n"})
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that is not plainly one, and writes no anchors: people edit what is printed."""
+    """Quotes every text that could be read as another type, and writes no anchors, since users edit the output."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's
-        """Say that no value is worth an anchor."""
+        """Return True: no anchors are written."""
         return True
 
 
@@ -30,6 +30,6 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_output(value: Any) -> str:  # noqa: ANN401 - YAML
-    """Return `value` (of dicts, lists and scalars) as YAML, its keys in their order, with a line end."""
+    """Return `value` (dicts, lists and scalars) as YAML with a line end. The order of keys is kept."""
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return str(text)

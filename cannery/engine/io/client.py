@@ -1,6 +1,6 @@
-"""Move images to and from an engine with `docker push`, `pull`, `load` and `save`.
+"""Moves images to and from an engine with `docker push`, `pull`, `load` and `save`.
 
-Docker's command has the logins and prints the progress of each layer. The engine's message is on its standard error.
+The docker command has the logins, and prints the progress of each layer. Error messages are on its standard error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from cannery.engine.io.find import Engine
     from cannery.engine.io.transfer_view import TransferView
 
-# Bytes of one read. Memory use is a few of these, whatever the size of an image.
+# Bytes of one read. Memory use does not depend on the size of an image.
 BLOCK = 1 << 20
-# Seconds that a docker command which has failed may take to end after its output has ended.
+# Seconds that a failed docker command may take to exit after its output has ended.
 ENDS = 1.0
-# The first versions of the API in which `push` and `save` take a platform, on an engine with containerd's store.
+# The first API versions in which `push` and `save` have a platform option, for an engine with containerd's image store.
 PUSH_PLATFORM, SAVE_PLATFORM = (1, 46), (1, 48)
-# A line about a layer, and how that line begins once the layer is done.
+# A progress line of a layer, and the start of its text when the layer is done.
 _LAYER = re.compile(r"([0-9a-f]{12}): (\S.*)")
 _DONE = ("Pushed", "Layer already exists", "Mounted from", "Pull complete", "Already exists")
 _LOADED = re.compile(r"Loaded image(?: ID)?: (\S+)")
@@ -55,7 +55,7 @@ def pull(engine: Engine, env: Mapping[str, str], reference: str, arch: str, view
 
 
 def load(engine: Engine, env: Mapping[str, str], blocks: Iterable[bytes], view: TransferView) -> tuple[str, ...]:
-    """Load an archive that comes in blocks; return the names of what was loaded. Raises `EngineError`."""
+    """Load an archive from blocks, and return the names of the loaded images. Raises `EngineError`."""
     with _docker(engine, env, ("load", "--quiet"), stdin=subprocess.PIPE) as process:
         assert process.stdin is not None  # noqa: S101 - a pipe was asked for
         with suppress(BrokenPipeError):  # docker reports why
@@ -79,11 +79,11 @@ def save(
         blocks = iter(partial(process.stdout.read, BLOCK), b"")
         yield counted(blocks, view)
         for _ in blocks:
-            pass  # to its end, or docker reports a broken pipe
+            pass  # read to the end, or docker reports a broken pipe
 
 
 def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
-    """Pass blocks on, and show how many bytes have passed."""
+    """Yield the blocks, and show how many bytes have passed."""
     count = 0
     for block in blocks:
         yield block
@@ -92,10 +92,10 @@ def counted(blocks: Iterable[bytes], view: TransferView) -> Iterator[bytes]:
 
 
 def _platform(engine: Engine, env: Mapping[str, str], arch: str, since: tuple[int, int]) -> tuple[str, ...]:
-    """Return the option that names the platform; nothing for a classic store, where a name has one platform.
+    """Return the platform option; empty for the classic image store, where a name has only one platform.
 
-    In containerd's store, a name can have several platforms. An engine or command that is too old for the option
-    (Docker 25 to 27) chooses a platform itself; the caller checks the result.
+    In containerd's image store, a name can have several platforms. An engine or client that is too old for the option
+    (Docker 25 to 27) chooses a platform, and the caller checks the result.
     """
     if engine.is_classic:
         return ()
@@ -117,7 +117,7 @@ def _move(engine: Engine, env: Mapping[str, str], words: tuple[str, ...], view: 
 def _docker(
     engine: Engine, env: Mapping[str, str], words: tuple[str, ...], stdin: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a docker command while the block runs, and wait for its end. Raises `EngineError` where it fails."""
+    """Run a docker command while the block runs, and wait for its end. Raises `EngineError` if it fails."""
     with tempfile.TemporaryFile() as errors:
         command = engine.command(*words)
         with subprocess.Popen(command, env=dict(env), stdin=stdin, stdout=subprocess.PIPE, stderr=errors) as process:
@@ -148,12 +148,12 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
     return (line.decode(errors="replace") for line in stream)
 
 
-# Huawei's SWR answers so: `400 Invalid image, fail to parse 'manifest.json'`.
+# Huawei's SWR answers `400 Invalid image, fail to parse 'manifest.json'`.
 OCI_REFUSED = (
     "the registry may take no OCI manifests: build the image again (`build.py image`), which makes Docker's, then push"
 )
 _AGAIN = "the same command goes on from here"
-# The words before the engine's message, and the hint after it.
+# The text before the engine's message, and the hint after it.
 _REGISTRY: dict[Trouble, tuple[str, str]] = {
     Trouble.DENIED: (
         "the registry refuses access: ",
@@ -169,11 +169,11 @@ _REGISTRY: dict[Trouble, tuple[str, str]] = {
 
 
 def registry_error(error: EngineError, what: str, where: str, redact: Callable[[str], str]) -> CanneryError:
-    """Return the user's error for a failed push or pull; `what` is which of them, `where` the reference."""
+    """Return the user's error for a failed `what` (push or pull) of the reference `where`."""
     message = redact(error.message)
     if error.trouble is Trouble.SPACE:
         return UnableError(f"{what}: no room: {message}", where=where, hint="free some disk, then the same again")
-    # The tag was there before the pull, so a part of its image is missing.
+    # The tag existed before the pull, so a part of its image is missing.
     trouble = Trouble.DAMAGED if what == "pull" and error.trouble is Trouble.ABSENT else error.trouble
     words, hint = _REGISTRY.get(trouble, ("", _AGAIN)) if trouble else ("", _AGAIN)
     low = message.lower()

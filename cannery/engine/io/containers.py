@@ -1,7 +1,7 @@
-"""Label the containers that a command starts with their owner, so that those of killed runs can be removed.
+"""Labels the containers that a command starts with their owner, so that those of killed runs can be removed.
 
-A container outlives its client: a verify container runs to its end and may hold NPUs, and a container that was created
-and never started stays.
+A container outlives its client. A verify container runs to its end and may hold NPUs, and a container that was created
+but not started remains.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_gone(text: str, proc: Path = PROC) -> bool:
 
 
 def own_name(what: str) -> str:
-    """Return a new name for a container that does `what`. A pid would not do: in a container it is always the same."""
+    """Return a new name for a container that does `what`. A pid is not unique, because it repeats in containers."""
     return f"cannery-{what}-{secrets.token_hex(6)}"
 
 
@@ -45,7 +45,7 @@ def label_words() -> tuple[str, str]:
 
 
 def remove_orphans(client: docker.DockerClient) -> None:
-    """Remove the containers of killed runs on this host. An engine that does not answer is ignored here."""
+    """Remove the containers of killed runs on this host. Errors of the engine are ignored."""
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
 
@@ -60,7 +60,7 @@ def remove_orphans(client: docker.DockerClient) -> None:
 
 
 def _place(proc: Path) -> str:
-    """Return where a pid is unique: a boot, and a pid namespace in it; "" where that is not known."""
+    """Return an id of the boot and the pid namespace, in which a pid is unique; "" if it is not known."""
     try:
         boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(proc / 'self/ns/pid').readlink()}"
@@ -69,7 +69,7 @@ def _place(proc: Path) -> str:
 
 
 def _start(proc: Path, pid: int) -> str:
-    """Return when a process began, in ticks since the boot; "" for one that has ended."""
+    """Return the start time of a process in ticks since the boot; "" if it has ended."""
     try:
         fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

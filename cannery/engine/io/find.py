@@ -1,7 +1,7 @@
-"""Find the Docker engine of the user's settings.
+"""Finds the Docker engine in the user's settings.
 
-`find_engine` looks once and returns a frozen `Engine`, which everything else uses. Docker's own command resolves
-DOCKER_HOST, contexts, TLS and ssh. Nothing here changes an engine's images, settings or current builder.
+`find_engine` looks once and returns a frozen `Engine`, which everything else uses. The docker command resolves
+DOCKER_HOST, contexts, TLS and ssh. Nothing here changes images, settings or the current builder of an engine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import docker
 
 DEFAULT_SOCKET = "/var/run/docker.sock"
-MIN_DOCKER = (23,)  # the first whose BuildKit knows COPY --link
+MIN_DOCKER = (23,)  # the first whose BuildKit has COPY --link
 MIN_BUILDX = (0, 13)  # the first with --progress=rawjson
 INSTALL = "install Docker Engine 23 or newer with its buildx plugin (0.13 or newer)"
 WITHOUT = f"{INSTALL}; in a checkout, `make engine-start` starts one without installing it"
-# Seconds for the engine to answer; over ssh, or during a build, it needs some.
+# Seconds for the engine to answer. Over ssh, or during a build, it may be slow.
 ANSWERS = 15.0
-# How Docker's message begins if nothing listens, in its several versions.
+# The start of Docker's message if nothing listens, in its various versions.
 _NOBODY = ("cannot connect to the docker daemon", "failed to connect to the docker api")
 # Security options of `docker info`.
 _USER_MAPS = {"name=rootless": "rootless", "name=userns": "userns-remap"}
@@ -51,8 +51,8 @@ class Engine:
     - `data_root` is its folder on this host, None if it stores elsewhere.
     - `cert_path` is the folder with ca.pem, cert.pem and key.pem for TLS.
     - `user_map` is "rootless" or "userns-remap" if users in containers are not the host's users, else "".
-    - `runtimes` are the container runtimes that it knows, `plain` the registries that it asks without TLS.
-    - `is_classic`: it has Docker's classic image store, which loads an archive without the layers that it has.
+    - `runtimes` are its container runtimes, `plain` are the registries that it uses without TLS.
+    - `is_classic`: it has the classic image store, which can load an archive without the layers that it already has.
     """
 
     host: str
@@ -71,7 +71,7 @@ class Engine:
     def foreign(self, arch: str) -> str | None:
         """Return the platform of an image for `arch` as docker writes it; None for the engine's own architecture.
 
-        Without the platform, an engine with containerd's store looks for an image of its own.
+        Without a platform, an engine with containerd's image store looks for an image for its own.
         """
         return None if arch == self.arch else f"linux/{arch}"
 
@@ -139,7 +139,7 @@ def find_engine(env: Mapping[str, str]) -> Engine:
 
 
 def docker_config(env: Mapping[str, str]) -> Path:
-    """Return the folder of docker's own settings."""
+    """Return the folder of docker's settings."""
     return Path(env.get("DOCKER_CONFIG") or (home_of(env) or Path("/")) / ".docker")
 
 
@@ -178,7 +178,7 @@ def docker_client(engine: Engine) -> docker.DockerClient:
 
 
 def lost_connection(error: Exception) -> UnableError:
-    """Return the user's error for an error of the SDK that is no response of the engine."""
+    """Return the user's error for an error of the SDK that is not a response of the engine."""
     what = f"the connection to the engine was lost: {str(error)[:300] or type(error).__name__}"
     return UnableError(what, hint="check that it runs (`docker info`), then run the same command again")
 
@@ -200,7 +200,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def _without_client(env: Mapping[str, str]) -> UnableError:
-    """Return the error for a host that has no docker command, whether an engine runs or not."""
+    """Return the error for a host without the docker command."""
     named = next((f"{name}={env[name]}" for name in ("DOCKER_HOST", "DOCKER_CONTEXT") if env.get(name)), "")
     if not named and not Path(DEFAULT_SOCKET).exists():
         return NoEngineError("no Docker engine is running", hint=WITHOUT)
@@ -209,7 +209,7 @@ def _without_client(env: Mapping[str, str]) -> UnableError:
 
 
 def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-    """Return what `docker info` shows, and the reason if no engine answers."""
+    """Return the output of `docker info`, and the reason if no engine answers."""
     try:
         done = run((client, "info", "--format", "{{json .}}"), env=env, timeout=ANSWERS, check=False)
     except CommandError:
@@ -226,7 +226,7 @@ def _info(client: Path, env: Mapping[str, str]) -> tuple[dict[str, Any], str]:
 
 
 def _current_context(env: Mapping[str, str]) -> str:
-    """Return the context in docker's settings, "" without one. Used if docker itself cannot report it."""
+    """Return the context in docker's settings, or "". It is used if docker cannot report it."""
     return read_json(docker_config(env) / "config.json", lambda value: str(value.get("currentContext") or "")) or ""
 
 

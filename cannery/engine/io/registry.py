@@ -1,7 +1,7 @@
 """A client of container registries (OCI distribution API): login, manifests, configurations, tags.
 
-It uses pip's proxy, CA bundle and trusted hosts, and also trusts docker's certificates. Credentials come from docker's
-settings alone: those of pip and netrc are for other servers.
+It uses pip's proxy, CA bundle and trusted hosts, and also trusts docker's certificates. Credentials only come from
+docker's settings, because those of pip and netrc are for other servers.
 """
 
 from __future__ import annotations
@@ -78,10 +78,7 @@ class Login:
 
 
 def read_login(registry: str, env: Mapping[str, str]) -> Login:
-    """Return docker's login for `registry`.
-
-    A file or helper that does not work is no error yet: a public image needs neither.
-    """
+    """Return docker's login for `registry`. A broken file or helper is not an error, as public images need no login."""
     file = docker_config(env) / "config.json"
     if not file.is_file():
         return Login()
@@ -90,7 +87,7 @@ def read_login(registry: str, env: Mapping[str, str]) -> Login:
 
     helper = None
     try:
-        json.loads(file.read_text(encoding="utf-8"))  # the SDK reads a file that is no JSON as one without logins
+        json.loads(file.read_text(encoding="utf-8"))  # the SDK reads a file that is not JSON as one without logins
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             config = AuthConfig.load_config(str(file), None, dict(env))
@@ -103,7 +100,7 @@ def read_login(registry: str, env: Mapping[str, str]) -> Login:
 
 CERTIFICATES = Path("/etc/docker/certs.d")
 DAEMON = Path("/etc/docker/daemon.json")
-# Registries have to take manifests of up to 4 MiB by the specification; configurations are smaller.
+# By the specification, registries accept manifests of up to 4 MiB. Configurations are smaller.
 MAX_BODY = 4 << 20
 # Bytes of one read of a blob.
 BLOCK = 1 << 18
@@ -141,9 +138,9 @@ class Access:
     """How this host reaches registries.
 
     - `login` returns docker's credentials for a registry.
-    - `plain` are registries that may be asked without TLS, as the engine's `insecure-registries`.
-    - `actions` are the actions that a token is asked for; "" asks for those that the registry names. Some registries
-      refuse a repository that does not exist yet to a token that may only read.
+    - `plain` are registries that may be used without TLS, like the engine's `insecure-registries`.
+    - `actions` are the actions to request with a token; "" requests those that the registry names. Some registries
+      refuse a read-only token for a repository that does not exist yet.
     - `waits` are the seconds before each retry of a request.
     """
 
@@ -166,7 +163,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Reply:
-    """A response with its whole body; `url` is that of the last redirect."""
+    """A response with its complete body; `url` is that of the last redirect."""
 
     status: int
     headers: CaseInsensitiveDict[str]
@@ -175,7 +172,7 @@ class Reply:
 
 
 def insecure_registries(file: Path = DAEMON) -> frozenset[str]:
-    """Return the registries that docker's settings on this host allow without TLS; none if they cannot be read."""
+    """Return the registries that docker's settings on this host allow without TLS; empty if they cannot be read."""
     try:
         found = json.loads(file.read_bytes())["insecure-registries"]
         return frozenset(name for name in found if isinstance(name, str))
@@ -184,10 +181,10 @@ def insecure_registries(file: Path = DAEMON) -> frozenset[str]:
 
 
 def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer:
-    """Return the image of the reference `text` for `arch`; it must exist for each of `arches`.
+    """Return the image of the reference `text` for `arch`; it must exist for all `arches`.
 
-    An image of an index is returned even if its configuration cannot be read. Raises `RefusedError`. The limits are for
-    each wait: a response that arrives byte by byte takes longer, and the caller has to stop it.
+    An image is returned even if its configuration cannot be read. Raises `RefusedError`. The limits are for each wait:
+    a response that arrives byte by byte takes longer, and the caller has to stop it.
     """
     with Repository(text, access) as repository:
         found = repository.published(repository.reference.wanted, repository.reference.digest or "")
@@ -201,10 +198,10 @@ def ask(text: str, arch: Arch, arches: Sequence[Arch], access: Access) -> Answer
 
 
 class Repository:
-    """One repository of a registry, by a reference in it. Every method raises `RefusedError`, and no error of requests.
+    """One repository of a registry, by a reference in it. Methods only raise `RefusedError`, no errors of requests.
 
-    A registry on loopback or in `Access.plain` is asked without TLS if it has none, as docker does. `sources` are other
-    repositories of the registry (`team/base`), from which blobs may be mounted.
+    As in docker, a registry on loopback or in `Access.plain` is used without TLS if it does not support it. `sources`
+    are other repositories of the registry (`team/base`), from which blobs may be mounted.
     """
 
     def __init__(self, text: str, access: Access, sources: Sequence[str] = ()) -> None:
@@ -213,7 +210,7 @@ class Repository:
         self._end = time.monotonic() + access.limits.total
         self._session = RegistrySession(access.pip, self.reference.registry)
         is_plain = is_loopback(self.reference.registry) or self.reference.registry in access.plain
-        self._schemes = ["http", "https"] if is_plain else ["https"]  # the last one is asked first
+        self._schemes = ["http", "https"] if is_plain else ["https"]  # the last one is tried first
         self._auth: AuthBase = Authorization("")
         self._bodies: dict[str, bytes] = {}
 
@@ -228,9 +225,9 @@ class Repository:
         self._session.close()
 
     def published(self, wanted: str, digest: str = "", arch: str = "") -> Published:
-        """Return the content of a tag or digest; `digest` is the one that it must have.
+        """Return the content of a tag or digest; it must have `digest` if that is given.
 
-        Of an index, only the manifest for `arch` is read too: its entry then has the digest of its configuration.
+        For an index, the manifest for `arch` is also read, so that its entry has the digest of its configuration.
         """
         reply = self.call("GET", f"manifests/{wanted}", {"Accept": ACCEPT})
         has = digest_of(reply.body)
@@ -258,7 +255,7 @@ class Repository:
         return self._content(f"blobs/{digest}", digest, "*/*")
 
     def tags(self, pages: int = 10) -> tuple[str, ...]:
-        """Return the tags of the repository, from at most `pages` responses: some registries never stop."""
+        """Return the tags of the repository, from at most `pages` responses, because some registries never end."""
         found = self.pages("tags/list?n=1000", "application/json", pages)
         return tuple(tag for reply in found for tag in read_tags(reply.body))
 
@@ -276,10 +273,10 @@ class Repository:
         self.call("PUT", f"manifests/{tag}", {"Content-Type": media_type}, body)
 
     def blob(self, digest: str, start: int) -> Iterator[bytes | None]:
-        """Yield the blocks of a blob from byte `start` on. A None comes first if the registry sends all of it."""
+        """Yield the blocks of a blob from byte `start`. Yields None first if the registry sends the whole blob."""
         headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
         if len(self._schemes) > 1:
-            self.call("HEAD", f"blobs/{digest}", {})  # finds out whether the registry has TLS
+            self.call("HEAD", f"blobs/{digest}", {})  # finds out whether the registry uses TLS
         url = self._url(f"blobs/{digest}")
         try:
             response = self._request("GET", url, headers, self._auth)
@@ -313,7 +310,7 @@ class Repository:
         return retry(self.call_once, method, path, headers, data)
 
     def call_once(self, method: str, path: str, headers: Mapping[str, str], data: Body = None) -> Reply:
-        """Return the response as `call` does, without retries."""
+        """Return the response like `call`, without retries."""
         while True:
             url = self._url(path)
             auth = self._auth if self._session.keeps_auth(self._url(""), url) else Authorization("")
@@ -348,7 +345,7 @@ class Repository:
         return self._bodies[digest]
 
     def _authorize(self, url: str, header: str) -> AuthBase:
-        """Return the credentials that the challenge in `header` asks for. Raises `DeniedError` without them."""
+        """Return the credentials for the challenge in `header`. Raises `DeniedError` without them."""
         scheme, _, rest = header.strip().partition(" ")
         pairs = [item for item in parse_http_list(rest) if "=" in item]
         challenge = {name.lower(): value for name, value in parse_keqv_list(pairs).items()}
@@ -356,7 +353,7 @@ class Repository:
         if scheme.lower() == "basic" and credentials:
             return HTTPBasicAuth(*credentials)
         realm = challenge.get("realm", "")
-        # A password is sent to a token service over TLS alone, unless the registry itself has no TLS.
+        # A password is only sent to a token service over TLS, unless the registry does not use TLS.
         if scheme.lower() != "bearer" or not realm.startswith(("https://", f"{urlsplit(url).scheme}://")):
             raise _refused(State.DENIED, "HTTP 401")
         own = f"repository:{self.reference.repository}:{self._access.actions or 'pull'}"
@@ -394,10 +391,10 @@ class Repository:
             return Reply(response.status_code, response.headers, bytes(body), response.url)
 
     def _status_error(self, reply: Reply, who: str = "") -> RefusedError:
-        """Return the error for a status. A 404 of a token service (`who`) does not mean a missing image."""
+        """Return the error for a status. A 404 from a token service (`who`) does not mean a missing image."""
         if reply.status == 404:
             return _refused(State.OTHER if who else State.NOT_FOUND, "HTTP 404", who)
-        if reply.status == 416:  # it was still writing what had come before a lost connection
+        if reply.status == 416:  # the registry was still writing the data from before a lost connection
             return PassingError("it has another part of the upload (HTTP 416)")
         response = requests.Response()
         response.status_code, response.headers = reply.status, reply.headers
@@ -418,7 +415,7 @@ def named_url(reply: Reply, named: str) -> str:
 
 
 def _next_page(reply: Reply) -> str:
-    """Return the URL of the next page, "" without one on the same host: credentials are for this host alone."""
+    """Return the URL of the next page, if it is on the same host (credentials are only for this host), else ""."""
     links = parse_header_links(reply.headers.get("Link", ""))
     try:
         url = next((named_url(reply, link["url"]) for link in links if link.get("rel") == "next"), "")
@@ -433,7 +430,7 @@ def _refused(state: State, detail: str, who: str = "") -> RefusedError:
 
 
 def _error_code(body: bytes) -> str:
-    """Return the code in the body of an error (OCI distribution specification, "Error Codes"), "" without one."""
+    """Return the code in the body of an error (OCI distribution specification, "Error Codes"), or ""."""
     try:
         code = str(json.loads(body)["errors"][0]["code"])
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -442,7 +439,7 @@ def _error_code(body: bytes) -> str:
 
 
 class RegistrySession(HostSession):
-    """A session with pip's proxy and CA bundle, which trusts the system's and docker's certificates too."""
+    """A session with pip's proxy and CA bundle, which also trusts the certificates of the system and of docker."""
 
     def __init__(self, settings: PipSettings, registry: str) -> None:
         super().__init__(settings)
@@ -473,7 +470,7 @@ class _TrustingAdapter(HTTPAdapter):
 
     def _context(self) -> Any:  # noqa: ANN401 - urllib3 gives the class of its own choice
         context = create_urllib3_context()
-        # urllib3 then compares host names itself; for a trusted host of pip it must verify nothing.
+        # urllib3 checks host names itself. For a trusted host of pip it must not verify anything.
         context.check_hostname = False
         context.load_default_certs()
         for path in self._certificates:
@@ -482,13 +479,13 @@ class _TrustingAdapter(HTTPAdapter):
 
 
 class Authorization(AuthBase):
-    """The header that a registry asked for. It replaces the session's credentials for package indexes."""
+    """The Authorization header for a registry. It replaces the session's credentials for package indexes."""
 
     def __init__(self, value: str) -> None:
         self.value = value
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the header; nothing where the value is empty."""
+        """Add the header, unless the value is empty."""
         if self.value:
             request.headers["Authorization"] = self.value
         return request

@@ -1,4 +1,4 @@
-"""The progress of a push, pull, bundle or load: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a push, pull, bundle or load: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TransferView:
             self._bar.update(self._task, description=words, completed=self._moved, total=self._total or None)
 
     def details(self) -> str:
-        """Return the progress in words, to be put after other words."""
+        """Return the progress as a text that continues a line."""
         total = f" of {_size(self._total)}" if self._total else ""
         moved = f"{_size(self._moved)}{total}" if self._moved else ""
         return "".join(f", {part}" for part in (self._layers, moved) if part)
@@ -50,9 +50,9 @@ class TransferView:
 
 @contextmanager
 def transfer(what: str, total: int, stream: TextIO, *, is_terminal: bool) -> Iterator[TransferView]:
-    """Show the progress of a transfer of `total` bytes (0: unknown) while the block runs; `what` names it.
+    """Show the progress of the transfer `what` of `total` bytes (0: unknown) while the block runs.
 
-    Without a terminal it prints a line at the start, one every half minute and one at the end.
+    Without a terminal, it prints a line at the start, one every half minute, and one at the end.
     """
     if is_terminal:
         with _bar(stream) as bar:
@@ -74,12 +74,12 @@ def transfer(what: str, total: int, stream: TextIO, *, is_terminal: bool) -> Ite
 
 
 def _bar(stream: TextIO) -> Progress:
-    """Return a bar, which a thread of rich draws."""
+    """Return a progress bar, which a thread of rich draws."""
     from rich.console import Console  # noqa: PLC0415 - 50 ms that only a transfer on a terminal pays for
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
 
-    # The description takes the width that is left, so that nothing wraps at 80 columns.
+    # The description uses the remaining width, so that nothing wraps at 80 columns.
     name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     columns = (name, BarColumn(bar_width=16), DownloadColumn(), TimeRemainingColumn())
     console = Console(file=stream, force_terminal=True)

@@ -1,1 +1,1 @@
-"""Asks the indexes about a failed lock, and tries sets near it."""
+"""Queries the indexes about a failed lock, and tries similar sets."""

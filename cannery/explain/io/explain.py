@@ -1,6 +1,6 @@
-"""The error of a failed resolution: the package in question, who asks for it, what could be changed, sets that work.
+"""The error of a failed resolution: the package, who requires it, what could change, and similar sets that work.
 
-A few sets near the failed one are resolved, those first that change least. Only the resolver knows which ones work.
+A few similar sets are resolved, beginning with the smallest change. Only the resolver knows which ones work.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
     from cannery.lock.request import LockRequest
     from cannery.recipe.recipe import Recipe
 
-# Seconds for all tries together and for one, and how many that work are enough.
+# Seconds for all tries and for one try, and the number of working sets that is enough.
 BUDGET, LONGEST, ENOUGH = 25.0, 12.0, 3
-# Candidates in all, and how many of them are sets of the table for this CANN. Each is a resolution.
+# The most candidates, and the most of them from the table. Each one is resolved.
 MOST, ROWS = 6, 3
 
 
 def explained(
     error: UnsolvedError | NoFileError, job: Job, catalog: Catalog, recipe: Recipe | None, attempt: Attempt
 ) -> FindingsError:
-    """Return the error that a user sees in place of `error`; sets near the request are tried by `attempt`.
+    """Return the error that a user sees instead of `error`. `attempt` resolves similar sets.
 
-    The request was made from `recipe`; that of the build tools has none, and no sets near it. Where two sides exclude
-    each other the error names the package and both sides, else it has the resolver's own text.
+    The request was made from `recipe`. The request for build tools has no recipe, and gets no similar sets. If two
+    sides exclude each other, the error names the package and both sides, else it has the resolver's text.
     """
     items = profile_items(job.request, recipe)
     text, hint = error.what, ""
@@ -77,7 +77,7 @@ def explained(
         if conflict.name:
             text = f"no set of versions works: no version of {conflict.name} meets all requirements"
     lines = text.splitlines()
-    # What only the profile asks for is in the line above.
+    # If only the profile requires it, the line above is enough.
     lines += who_asks(conflict) if len(conflict.sides) > 1 or any(side.chain for side in conflict.sides) else ()
     lines += what_can_move(conflict, recipe.file if recipe else "")
     if recipe:
@@ -87,9 +87,9 @@ def explained(
 
 
 def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str], bool]:
-    """Return a function: whether a release (name, version) has a file for the target up to the date bound.
+    """Return a function that checks whether a release (name, version) has a file for the target and date bound.
 
-    The indexes are asked when it is first called.
+    The first call queries the indexes.
     """
     request = job.request
     dates = dict(request.package_dates)
@@ -111,7 +111,7 @@ def _releases(job: Job, catalog: Catalog, recipe: Recipe) -> Callable[[str, str]
 
 
 def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, budget: float = BUDGET) -> Iterator[str]:
-    """Resolve `found` in their order until enough work or `budget` seconds are over; give the result in lines."""
+    """Resolve the candidates in order, until enough work or `budget` seconds are over. Yield lines with the result."""
     end = time.monotonic() + budget
     offers: dict[str, None] = {}
     tried, trouble = 0, []
@@ -138,7 +138,7 @@ def near_sets(found: Sequence[Candidate], catalog: Catalog, attempt: Attempt, bu
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set to try: pins that `moved` (name, old version, new version), or items that are `dropped`."""
+    """A set to try: `moved` pins as (name, old version, new version), or `dropped` items."""
 
     recipe: Recipe
     moved: tuple[tuple[str, str, str], ...] = ()
@@ -146,20 +146,20 @@ class Candidate:
 
     @property
     def request(self) -> LockRequest:
-        """What the resolver is asked."""
+        """The request to the resolver."""
         return lock_request(self.recipe)
 
 
 def candidates(
     recipe: Recipe, catalog: Catalog, conflict: Conflict, has: Callable[[str, str], bool]
 ) -> tuple[Candidate, ...]:
-    """Return at most `MOST` sets: the table's for the recipe's CANN, then those with one item less.
+    """Return at most `MOST` sets to try: sets from the table for the recipe's CANN, then sets without one item.
 
-    Releases of the table count where an index `has` them (name, version).
+    A release in the table only counts if an index has it (`has(name, version)`).
     """
     involved = {conflict.name, *(item.name for item in conflict.movers)}
     solver = Solver(Subject(recipe, catalog, {}), has=has, keeps=True)
-    # What moves together in the table is moved together.
+    # Packages that depend on each other in the table move together.
     names = sorted(involved & {*solver.subject.versions})
     every = [solver.exactly(name, version) for name in names for version in solver.known(name)]
     moves = _in_order([moved for moved in every if moved], solver.subject)
@@ -172,19 +172,19 @@ def candidates(
 
 
 def is_offered(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> bool:
-    """Whether a set that the resolver found has nothing that the rules would refuse; `answer` is name → version."""
+    """Whether the rules would accept a resolved set; `answer` is {name: version}."""
     sources = [chosen.package for chosen in candidate.recipe.sources]
     denied = catalog.compatibility.denied(sources)
     if any(fnmatchcase(name, one.pattern) for one in denied for name in answer):
         return False
     changed = frozenset({*(name for name, _old, _new in candidate.moved), *(item.name for item in candidate.dropped)})
-    # The rules have judged the rows of all that did not change.
+    # The rules have already checked the rows of unchanged packages.
     proposed = Subject(candidate.recipe, catalog, {}).moved_to(answer)
     return not any({name, key} & changed for name, key in misfits(proposed))
 
 
 def offer(candidate: Candidate, catalog: Catalog, answer: Mapping[str, str]) -> str:
-    """Describe a set that works: `tokenizers 0.21.4 instead of 0.20.3`; "" when nothing changed."""
+    """Describe a set that works: `tokenizers 0.21.4 instead of 0.20.3`; "" if nothing changed."""
     words = [f"{name} {new} instead of {old}" for name, old, new in candidate.moved]
     words += [text for item in candidate.dropped if (text := _dropped_words(item, catalog, answer))]
     return " and ".join(words)
@@ -203,9 +203,9 @@ def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> s
 
 
 def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[str, str]]:
-    """Sort moves: the fewest packages first, then the nearest releases.
+    """Sort moves by number of packages, then by distance of the releases.
 
-    Of several builds of one release the one that is made for the target's CANN counts, then the nearest.
+    Of several builds of one release, only one is kept: a build for the target's CANN, or else the nearest.
     """
     here = subject.versions
 
@@ -223,7 +223,7 @@ def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[st
 
 
 def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candidate | None:
-    """Return the recipe with the pins of `moved`; None when nothing is known of a source at that version."""
+    """Return the recipe with the pins of `moved`; None if a source is not known at that version."""
     here = {c.package: c.version for c in recipe.chosen if c.version} | dict(map(parse_pin, recipe.pins))
     kept = [pin for pin in recipe.pins if parse_pin(pin)[0] not in moved]
     try:
@@ -238,13 +238,13 @@ def _moved(recipe: Recipe, catalog: Catalog, moved: Mapping[str, str]) -> Candid
 
 def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
     target: dict[str, Any] = recipe.target.words
-    # A lock depends on the CANN line, not on the image.
+    # A lock depends on the CANN version, not on the base image.
     options = Options(**target, base="cann", pins=tuple(pins), force=recipe.force)
     return select(catalog, recipe.name, options, recipe.target.arch, [parse_pin(pin)[0] for pin in pins])
 
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
-    """Yield the recipe with one item less, so that the resolver chooses; of a source, two other versions of it."""
+    """Yield the recipe without one item, so that the resolver chooses. For a source, yield two other versions."""
     changed = _less(recipe, catalog, item)
     if changed is not None:
         yield Candidate(changed, dropped=(item,))
@@ -260,7 +260,7 @@ def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate
 
 
 def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
-    """Return the recipe without one item; None where it needs that. Without a `--pin`, the profile's own counts."""
+    """Return the recipe without one item; None if it needs the item. Without a `--pin`, the profile's pin applies."""
     profile = recipe.profile
     match item.kind:
         case ItemKind.CONSTRAINT:
@@ -273,7 +273,7 @@ def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
             return _selected(recipe, catalog, [pin for pin in recipe.pins if parse_pin(pin)[0] != item.name])
         case ItemKind.PIN:
             chosen = tuple(replace(c, version=None) if c.package == item.name else c for c in recipe.chosen)
-            # An override of the same package would hold it where it is.
+            # An override of the same package would still fix its version.
             kept = tuple(o for o in profile.overrides if package_name(o.requirement) != item.name)
             free = profile.model_copy(update={"overrides": kept})
             return replace(recipe, profile=free, chosen=chosen, held=held_bounds(chosen, catalog.compatibility))

@@ -1,1 +1,1 @@
-"""Effects that every folder shares: files, processes, threads, lock files, HTTP, retries, the host's pip settings."""
+"""Effects that all folders share: files, processes, threads, lock files, HTTP, retries, the host's pip settings."""

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, their SHA-256, where settings are, and errors of the file system in words."""
+"""Atomic writes, SHA-256 of files, paths of settings, and messages for errors of the file system."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# In the working folder.
+# The settings file in the working directory.
 OF_FOLDER = "cannery.toml"
 _ROOM = "free some disk space, then run the same command again"
 _ELSEWHERE = "work on another checkout, or set CANNERY_CACHE to another folder"
@@ -39,7 +39,7 @@ _NEXT = {
 
 
 def home_of(env: Mapping[str, str]) -> Path | None:
-    """Return the user's home folder; None for a user id without a name where HOME is not set."""
+    """Return the user's home folder; None for a uid without a name if HOME is not set."""
     try:
         return Path(env.get("HOME") or Path.home())
     except RuntimeError:
@@ -47,10 +47,9 @@ def home_of(env: Mapping[str, str]) -> Path | None:
 
 
 def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
-    """Write `data` to `path` through a temporary file beside it; return whether the content changed.
+    """Write `data` to `path` through a temporary file in the same folder, and return whether the content changed.
 
-    An interrupted run leaves the old file or the new one, never half of it, and so does a machine that loses power.
-    Folders are made as needed.
+    After an interrupted run or a power failure, the file is either the old or the new one. Missing folders are made.
     """
     content = data.encode() if isinstance(data, str) else data
     if path.is_file() and path.read_bytes() == content:
@@ -61,7 +60,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
         with os.fdopen(fd, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())  # else the name may reach the disk before what is in the file
+            os.fsync(stream.fileno())  # or the name may reach the disk before the content
         Path(name).chmod(mode)
         Path(name).replace(path)
     except BaseException:
@@ -71,7 +70,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Return what `read` makes of the JSON in a file; None where there is none, or it is damaged or of another form."""
+    """Return `read` of the JSON in a file; None if the file is missing, damaged or of another form."""
     try:
         return read(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -79,32 +78,32 @@ def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
 
 
 def check_folder_of(path: Path) -> None:
-    """Raise `UsageError` where the folder that a user's output `path` is to be in is missing."""
+    """Raise `UsageError` if the folder of a user's output `path` does not exist."""
     if not path.parent.is_dir():
         raise UsageError("no such folder", where=str(path.parent), hint="make it first, or name another one")
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file, read in blocks (constant memory)."""
+    """Return the hex SHA-256 of a file, read in blocks (constant memory)."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sha256_bytes(data: bytes) -> str:
-    """Hex SHA-256 of bytes."""
+    """Return the hex SHA-256 of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def shown_path(path: Path, root: Path) -> Path:
-    """Return how a path is printed: relative to the folder `root` when it is in it."""
+    """Return a path for messages: relative to the folder `root` if it is inside."""
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 def local_sha256(path: Path, cache: Path) -> str:
-    """Return the hex SHA-256 of a file of the host's; it is read again when its size or mtime has changed.
+    """Return the hex SHA-256 of a local file. It is cached until the size or mtime of the file changes.
 
-    A wheel of 200 MB takes a second, and every lock needs its hash. Each path has a note of its own below
-    `<cache>/wheels/.hashes`, so that two runs at once cannot lose one.
+    A wheel of 200 MB takes a second, and every lock needs its hash. Each path has its own cache file below
+    `<cache>/wheels/.hashes`, so that parallel runs do not overwrite each other's.
     """
     note = cache / "wheels" / ".hashes" / f"{sha256_bytes(str(path).encode())[:32]}.json"
     status = path.stat()
@@ -117,18 +116,18 @@ def local_sha256(path: Path, cache: Path) -> str:
 
 
 def user_file(env: Mapping[str, str]) -> Path:
-    """Return where the user's own settings are: `~/.config/cannery/config.toml`, below XDG_CONFIG_HOME if it is set."""
+    """Return the user's settings file: cannery/config.toml below XDG_CONFIG_HOME, or else `~/.config`."""
     home = env.get("XDG_CONFIG_HOME") or (home_of(env) or Path("/")) / ".config"
     return Path(home) / "cannery/config.toml"
 
 
 def is_of_files(error: OSError) -> bool:
-    """Whether `error` is one that `unwritable` has words for; those of connections have other numbers or none."""
+    """Whether `error` is one that `unwritable` has a message for. Connection errors have other numbers or none."""
     return error.errno in _NEXT or error.errno == errno.EROFS
 
 
 def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) -> UnableError:
-    """Return the error to raise when `path` cannot be written; `elsewhere` is the hint how to name another place."""
+    """Return the error for a `path` that cannot be written; `elsewhere` is the hint for choosing another place."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = _NEXT.get(error.errno or 0, "run the same command again when that is mended")
     if error.errno == errno.EROFS:
@@ -139,7 +138,7 @@ def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) ->
 
 
 class Blocks(io.RawIOBase):
-    """Blocks as a file without a buffer."""
+    """An unbuffered file that reads from blocks."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         super().__init__()
@@ -158,7 +157,7 @@ class Blocks(io.RawIOBase):
 
 
 def as_file(blocks: Iterator[bytes]) -> io.BufferedReader:
-    """Return blocks as a file."""
+    """Return a buffered file that reads from blocks."""
     return io.BufferedReader(Blocks(blocks), 1 << 20)
 
 

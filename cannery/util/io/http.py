@@ -1,4 +1,4 @@
-"""HTTP as the host's pip has it (CA, proxy, trusted hosts, credentials, netrc), the retry policy, and its failures."""
+"""HTTP with the settings of the host's pip (CA, proxy, trusted hosts, credentials, netrc), retries, and failures."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 CONNECTIONS = 16
-# Where requests looks for a CA bundle when pip has none, in its order.
+# The variables in which requests looks for a CA bundle if pip has none, in order.
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 TRIES = 4
-# Seconds before the second try; each further wait is three times as long.
+# Seconds before the second try. Each further wait is three times as long.
 FIRST_WAIT = 0.5
 NEEDS_USER = "it needs a user and a password in its address, or other ones"
 
 
 class CertificateError(OSError):
-    """A CA bundle or client certificate that is named and not there; the message names it, and where it was set."""
+    """A CA bundle or client certificate does not exist. The message has its path and the setting."""
 
 
 class ProxyAddressError(requests.exceptions.ProxyError):
-    """The address of a proxy is none; the message is the reason, without the address."""
+    """The address of a proxy is invalid. The message is the reason, without the address."""
 
 
 class HostAuth(AuthBase):
-    """Credentials of the index URLs, for every file on the same host; else the user's netrc."""
+    """Credentials from the index URLs for every file on the same host, or else from the user's netrc."""
 
     def __init__(self, settings: PipSettings) -> None:
         self._known: dict[str, tuple[str, str]] = {}
@@ -55,14 +55,14 @@ class HostAuth(AuthBase):
                 self._known[url_host(url).rpartition("@")[2]] = found
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Put the credentials that are known for the request's host on it."""
+        """Add the credentials for the request's host."""
         url = str(request.url)
         found = self._known.get(urlsplit(url).netloc.rpartition("@")[2]) or get_netrc_auth(url)
         return HTTPBasicAuth(*found)(request) if found else request
 
 
 class HostSession(requests.Session):
-    """See the module. pip's settings win over requests' own environment variables, as they do in pip."""
+    """A session with pip's settings. As in pip, they override the environment variables of requests."""
 
     def __init__(self, settings: PipSettings) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class HostSession(requests.Session):
         self.mount("https://", adapter)
         self.mount("http://", adapter)
         if settings.trusted_hosts:
-            # The user has set this for pip; a warning for each request would bury everything else.
+            # The user has set this for pip. A warning for each request would hide everything else.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
     def merge_environment_settings(  # type: ignore[override]
@@ -83,7 +83,7 @@ class HostSession(requests.Session):
         verify: Any,  # noqa: ANN401
         cert: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Put pip's proxy, CA bundle, client certificate and trusted hosts over those of the environment."""
+        """Override the environment with pip's proxy, CA bundle, client certificate and trusted hosts."""
         if self._host.proxy:
             proxy = _with_scheme(self._host.proxy)
             proxies = {"http": proxy, "https": proxy}
@@ -103,7 +103,7 @@ class HostSession(requests.Session):
         return dict(merged)
 
     def _check_certificates(self, scheme: str, merged: Mapping[str, Any]) -> None:
-        """Raise `CertificateError` before requests raises an error that looks like any other of the system's."""
+        """Raise `CertificateError` for a missing file, because requests would raise a plain OSError."""
         bundle, client = merged["verify"], merged["cert"]
         if isinstance(bundle, str) and scheme == "https" and not Path(bundle).exists():
             variable = next((name for name in CA_VARIABLES if os.environ.get(name) == bundle), CA_VARIABLES[0])
@@ -113,13 +113,13 @@ class HostSession(requests.Session):
             raise CertificateError(f"the client certificate {client}, named by pip's `client-cert`, is not there")
 
     def proxy_words(self, url: str) -> str:
-        """Say which proxy serves `url` and who named it, without credentials; "" when none does."""
+        """Return the proxy for `url` and its setting, without credentials; "" if there is none."""
         scheme = url.partition(":")[0].lower()
         if scheme not in {"http", "https"} or not url_host(url):
             return ""
         if self._host.proxy:
             return f"{shown(_with_scheme(self._host.proxy))}, named by pip's setting `proxy`"
-        # What requests itself reads; no_proxy is taken into account there.
+        # The proxies of requests, which also reads no_proxy.
         proxies = get_environ_proxies(url)
         for kind in (scheme, "all"):
             if kind in proxies:
@@ -135,14 +135,14 @@ def _with_scheme(proxy: str) -> str:
 
 
 class PassingError(Exception):
-    """A try that failed in a way that may pass; the message is the reason."""
+    """A try failed for a reason that may be temporary. The message is the reason."""
 
 
 def retrying(sleep: Callable[[float], None] = time.sleep, longest: float = float("inf")) -> Retrying:
-    """Return the policy: call it with a function that raises `PassingError` when another try may help.
+    """Return the retry policy: call it with a function that raises `PassingError` if another try may help.
 
-    The last error is raised after four tries, or before a wait that would end later than `longest` seconds after the
-    first try. `sleep` waits; what it raises ends the tries.
+    The last error is raised after four tries, or if the next wait would end later than `longest` seconds after the
+    first try. `sleep` waits; an exception from it ends the tries.
     """
     return Retrying(
         retry=retry_if_exception_type(PassingError),
@@ -153,7 +153,7 @@ def retrying(sleep: Callable[[float], None] = time.sleep, longest: float = float
     )
 
 
-# Tried in this order: requests wraps errors, so one chain may hold several of these.
+# Tried in this order. Requests wraps errors, so one chain may have several of these.
 KINDS: tuple[tuple[type[BaseException], State], ...] = (
     (CertificateError, State.TLS),
     (requests.exceptions.ProxyError, State.PROXY),
@@ -170,7 +170,7 @@ KINDS: tuple[tuple[type[BaseException], State], ...] = (
 
 
 def trouble(error: Exception, session: requests.Session, url: str) -> tuple[State, str]:
-    """Return what kind of trouble `error` is and a detail without secrets, for a request to `url` in `session`."""
+    """Return the kind of `error` and a detail without secrets, for a request to `url` in `session`."""
     proxy = session.proxy_words(url) if isinstance(session, HostSession) else ""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return status_trouble(error.response, proxy)
@@ -182,13 +182,13 @@ def trouble(error: Exception, session: requests.Session, url: str) -> tuple[Stat
     for kind, state in KINDS:
         if any(isinstance(cause, kind) for cause in chain):
             return state, _detail(state, chain, proxy)
-    # A file that cannot be read has words of the system's; other texts may hold the URL.
+    # For a file that cannot be read, the system's message is used. Other messages may have the URL.
     words = error.strerror if type(error).__module__ == "builtins" and isinstance(error, OSError) else None
     return State.OTHER, words.lower() if words else type(error).__name__
 
 
 def status_trouble(response: requests.Response, proxy: str) -> tuple[State, str]:
-    """Return the trouble of an answer with a status of 400 or more; `proxy` are `HostSession.proxy_words`."""
+    """Return the kind of failure of a response with status 400 or more; `proxy` is from `HostSession.proxy_words`."""
     status = response.status_code
     detail = f"HTTP {status}"
     if status == 407:
@@ -216,7 +216,7 @@ def _detail(state: State, chain: Sequence[BaseException], proxy: str) -> str:
 
 
 def _proxy_reason(chain: Sequence[BaseException]) -> str:
-    """Return why the proxy itself is not reached, or what it answered (`Tunnel connection failed: 407 …`)."""
+    """Return why the proxy is not reached, or its answer (`Tunnel connection failed: 407 …`)."""
     for cause in chain:
         if isinstance(cause, NameResolutionError):
             return State.DNS

@@ -1,4 +1,4 @@
-"""One run at a time: lock files, which the end of a process releases; and folders of one run, which go with it."""
+"""Lock files, which are released when the process ends, and temporary folders of one run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# Seconds between two looks at whether the run was stopped, while another run holds the lock.
+# Seconds between checks whether the run was stopped, while another run holds the lock.
 LOOK = 0.2
 
 
 @contextmanager
 def held(path: Path, waiting: Callable[[], None], stop: threading.Event | None = None) -> Iterator[None]:
-    """Hold the lock file `path`, which is made where it is missing; its folders too.
+    """Hold the lock file `path` while the block runs. Missing folders are made.
 
-    `waiting` is called once when another run holds it. Raises `StoppedError` when `stop` is set while this run waits,
-    `UnableError` when the file cannot be locked.
+    `waiting` is called once if another run holds it. Raises `StoppedError` if `stop` is set while this run waits, and
+    `UnableError` if the file cannot be locked.
     """
     # Several users may work on one checkout.
     lock = FileLock(path, mode=0o666)
@@ -48,9 +48,10 @@ def held(path: Path, waiting: Callable[[], None], stop: threading.Event | None =
 
 
 def shared(path: Path) -> int | None:
-    """Lock a file together with other runs, until the descriptor that is returned is closed, or the process ends.
+    """Take a shared lock on a file, and return its descriptor; None if the file cannot be opened.
 
-    None where it cannot be locked: nobody can then write there either.
+    Closing the descriptor, or the end of the process, releases the lock. If the file cannot be opened, nobody can write
+    there either.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def shared(path: Path) -> int | None:
 
 @contextmanager
 def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold a file of `shared` alone, where it can be locked. `waiting` is called once while others have it."""
+    """Hold an exclusive lock on a file of `shared`, if it can be opened. `waiting` is called once if others hold it."""
     descriptor = shared(path)
     if descriptor is None:
         yield
@@ -96,9 +97,9 @@ class StoppedError(Exception):
 
 @contextmanager
 def own_folder(parent: Path) -> Iterator[Path]:
-    """Give a new folder in `parent` for this user alone. It goes at the end; what killed runs have left there goes now.
+    """Yield a new folder in `parent`, and remove it at the end. Folders of killed runs are removed at the start.
 
-    Raises `UnableError` where it cannot be made.
+    Raises `UnableError` if it cannot be made.
     """
     with held(parent.with_name(f"{parent.name}.lock"), lambda: None):
         parent.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +123,7 @@ def own_folder(parent: Path) -> Iterator[Path]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Lock a folder until its descriptor is closed, or this process ends; None where another run has it, or ends it."""
+    """Lock a folder and return its descriptor; None if another run holds it or has removed it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""User namespaces, in which a user who is not root puts layers together, as podman and buildah do it."""
+"""User namespaces, in which a user who is not root makes layers, as in podman and buildah."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from cannery.errors import CanneryError
 from cannery.util.io.process import run
 
-# Starts a command as root of a new user namespace. Its other users are the user's own ids of /etc/subuid and subgid.
+# Starts a command as root of a new user namespace. Its other users are the user's ids from /etc/subuid and subgid.
 AS_ROOT = ("unshare", "--user", "--map-root-user", "--map-auto", "--")
 HOW = (
     "run the same command with sudo; or install uidmap and util-linux 2.38 or newer, and give this user ids: "
     "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER"
 )
-# Seconds. It takes hundredths of one.
+# Seconds. It usually takes hundredths of a second.
 _LONGEST = 30
-# How many ids a process sees that is in no user namespace.
+# The number of ids outside of a user namespace.
 _ALL = 2**32 - 1
 
 
 def can_be_root() -> bool:
-    """Return whether this process is not root, and could be root of a user namespace."""
+    """Return whether this process is not root, but can become root of a user namespace."""
     if sys.platform != "linux" or os.geteuid() == 0 or shutil.which("newuidmap") is None:
         return False
     try:
@@ -36,7 +36,7 @@ def can_be_root() -> bool:
 
 @cache
 def is_in_namespace(uid_map: Path = Path("/proc/self/uid_map")) -> bool:
-    """Return whether this process is in a user namespace that is not the host's."""
+    """Return whether this process is in a user namespace other than the host's."""
     try:
         lines = uid_map.read_text().splitlines()
     except OSError:
@@ -45,7 +45,7 @@ def is_in_namespace(uid_map: Path = Path("/proc/self/uid_map")) -> bool:
 
 
 def opaque_attribute() -> str:
-    """Return the attribute by which an overlay hides a lower folder. A namespace may only set those of the user.
+    """Return the extended attribute that makes a folder of an overlay opaque. A namespace may only set user attributes.
 
     Source: the kernel's Documentation/filesystems/overlayfs.rst, "User xattr".
     """

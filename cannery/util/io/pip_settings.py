@@ -1,7 +1,7 @@
-"""The host's pip settings: as pip itself lists them, and the same settings in uv's words.
+"""The host's pip settings, as `python -m pip config list` prints them, and the same settings for uv.
 
-pip is asked (`python -m pip config list`), so that its own files, environment and precedence count. uv reads none of
-them. Credentials are in URLs here; they reach uv by environment only, and `redact` takes them out of any text.
+Because pip lists them, its files, environment and precedence apply. uv does not read them. URLs here may have
+credentials. They are only passed to uv through the environment, and `redact` masks them in texts.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# pip's own default, seconds.
+# pip's default, in seconds.
 PIP_TIMEOUT = 15.0
-# Later ones win, as in `pip install`: pip looks at [global], then at the command's section, then at the environment.
+# Later sections override earlier ones, as in `pip install`: [global], the section of the command, the environment.
 SECTIONS = ("global", "install", ":env:")
 # Other spellings of an option that pip accepts.
 ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url", "extra-index-urls": "extra-index-url"}
@@ -50,7 +50,7 @@ NOT_TAKEN = {
 }
 
 
-# The settings in pip's answer that are kept for the next run. Others may be secret.
+# The settings in pip's output that are cached for the next run. Others may be secret.
 TAKEN = {
     *("index-url", "extra-index-url", "find-links", "cert", "client-cert", "proxy", "timeout", "trusted-host"),
     *ALIASES,
@@ -60,9 +60,9 @@ TAKEN = {
 
 @dataclass(frozen=True)
 class PipSettings:
-    """What the host's pip uses. URLs may hold credentials, so they are left out of `repr`. `timeout` is in seconds.
+    """The settings of the host's pip. URLs may have credentials, so `repr` leaves them out. `timeout` is in seconds.
 
-    `index_url` is "" where pip's own default counts. `notes` are printed lines: settings that are not taken over.
+    `index_url` is "" for pip's default. `notes` are lines to print about settings that are ignored.
     """
 
     index_url: str = field(default="", repr=False)
@@ -74,14 +74,14 @@ class PipSettings:
     timeout: float = PIP_TIMEOUT
     trusted_hosts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    # Addresses of this machine's mirrors: their credentials are used and redacted as those of indexes.
+    # Addresses of this machine's mirrors. Their credentials are used and masked like those of indexes.
     mirrors: tuple[str, ...] = field(default=(), repr=False)
-    # Proxies of the environment, only so that their credentials can be redacted.
+    # Proxies in the environment, only for masking their credentials.
     environment_proxies: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Every URL that may hold credentials, or a token in its query."""
+        """Every URL that may have credentials, or a token in its query."""
         mine = (self.index_url, *self.extra_index_urls, *self.find_links, self.proxy, *self.environment_proxies)
         mine = (*mine, *self.mirrors)
         return tuple(url for url in mine if "@" in url or "?" in url)
@@ -91,18 +91,18 @@ class PipSettings:
         return secrets_of(self.urls)
 
     def notes_for(self, *, resolving: bool) -> tuple[str, ...]:
-        """Return `notes`; those that matter to a resolver alone only where one runs."""
+        """Return `notes`. Notes about the resolver are only included with `resolving`."""
         return tuple(note for note in self.notes if resolving or note not in NOT_TAKEN.values())
 
     def redact(self, text: str) -> str:
-        """Return `text` with `***` in place of every secret."""
+        """Return `text` with every secret replaced by `***`."""
         return redactor(self.credentials())(text)
 
 
 def read_pip_settings(env: Mapping[str, str], cache: Path | None = None) -> PipSettings:
-    """Ask pip for its settings under the environment `env`; its answer is kept in `cache` until a setting changes.
+    """Return pip's settings for the environment `env`. They are cached in `cache` until a setting changes.
 
-    Raises `UnableError` when no pip answers, `UsageError` for a URL of an index that cannot be one.
+    Raises `UnableError` if no pip answers, `UsageError` for an invalid URL of an index.
     """
     file = _kept_file(env, cache) if cache else None
     with suppress(OSError):
@@ -118,7 +118,7 @@ def read_pip_settings(env: Mapping[str, str], cache: Path | None = None) -> PipS
 
 
 def _kept_file(env: Mapping[str, str], cache: Path) -> Path:
-    """Return where the answer of pip is kept: by a digest of all that it reads."""
+    """Return the cache file for pip's output, named by a digest of everything that pip reads."""
     texts: list[object] = []
     for path in pip_files(env):
         try:
@@ -130,7 +130,7 @@ def _kept_file(env: Mapping[str, str], cache: Path) -> Path:
 
 
 def pip_files(env: Mapping[str, str]) -> list[Path]:
-    """Return where settings of pip may be, of any version of it (`pip config debug` lists those of one)."""
+    """Return the possible settings files of all versions of pip (`pip config debug` lists those of one)."""
     home = home_of(env) or Path("/")
     shared = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
     folders = [*(Path(one) / "pip" for one in shared), Path("/etc"), home / ".pip"]
@@ -141,15 +141,15 @@ def pip_files(env: Mapping[str, str]) -> list[Path]:
 
 
 def _pythons(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the running Python, then each python3 on PATH: the first may be of an environment without pip."""
+    """Return the running Python, then each python3 on PATH. The first may be in an environment without pip."""
     others = (shutil.which("python3", path=folder) for folder in env.get("PATH", "").split(os.pathsep) if folder)
     return tuple(dict.fromkeys(python for python in (sys.executable, *others) if python))
 
 
 def _config_list(env: Mapping[str, str]) -> str:
-    """Return what `pip config list` prints, of the first pip that answers.
+    """Return the output of `pip config list` from the first pip that answers.
 
-    Without a file of settings that is the variables alone, and pip, which takes half a second, is not asked.
+    Without a settings file, the output has only the variables, so pip is not run, which would take half a second.
     """
     if not any(path.exists() for path in pip_files(env)):
         names = [name for name in env if name.startswith("PIP_")]
@@ -160,7 +160,7 @@ def _config_list(env: Mapping[str, str]) -> str:
             return run([python, "-m", "pip", "config", "list"], env=dict(env), timeout=60).stdout
         except CommandError as error:
             lines = (error.stderr or error.stdout).strip().splitlines()
-            # pip quotes the line of a file that it cannot read.
+            # pip may quote a line of the file, which may have a password.
             reasons.append(f"{python}: {shown_text(lines[-1]) if lines else f'status {error.returncode}'}")
     raise UnableError(
         "no pip answers with its settings: " + "; ".join(reasons), hint="install python3-pip or ensurepip"
@@ -169,7 +169,7 @@ def _config_list(env: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _Value:
-    """What pip has for an option, in which section, under which name."""
+    """The value of a pip option, with its section and name."""
 
     text: str = ""
     section: str = ""
@@ -177,22 +177,22 @@ class _Value:
 
     @property
     def origin(self) -> str:
-        """Where it is named."""
+        """Where it is set, for messages."""
         if self.section == ":env:":
             return f"PIP_{self.key.upper().replace('-', '_')}"
         return f"pip's setting {self.section}.{self.key}"
 
 
 def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
-    """Read what `pip config list` printed: `section.key='value'` lines, values as Python literals.
+    """Parse the output of `pip config list`: `section.key='value'` lines with values as Python literals.
 
-    Raises `UsageError`, which names the setting, for a URL of an index that cannot be one.
+    Raises `UsageError` with the setting for an invalid URL of an index.
     """
     found: dict[str, _Value] = {}
     for line in listing.splitlines():
         left, equals, literal = line.partition("=")
         section, _, name = left.rpartition(".")
-        # pip passes over an empty value.
+        # pip ignores an empty value.
         if not equals or section not in SECTIONS or not (text := _literal(literal)):
             continue
         key = ALIASES.get(name, name)
@@ -216,7 +216,7 @@ def parse_pip_settings(listing: str, env: Mapping[str, str]) -> PipSettings:
 
 
 def _checked(key: str, value: _Value) -> Iterator[str]:
-    """Yield a note for each local path of the setting `key` that is not there; raise `UsageError` for a broken URL."""
+    """Yield a note for each missing local path in the setting `key`. Raises `UsageError` for an invalid URL."""
     for text in [value.text.strip()] if key == "index-url" and value.text.strip() else value.text.split():
         if "://" not in text and not text.startswith("file:"):
             if Path(text).expanduser().exists():
@@ -249,10 +249,10 @@ def _seconds(text: str) -> float:
 
 
 def uv_environment(settings: PipSettings, env: Mapping[str, str], *, longest: float = 30.0) -> dict[str, str]:
-    """Return the environment for uv: `env` without the user's own UV_* variables, plus the host's pip settings.
+    """Return the environment for uv: `env` without UV_* variables, plus the host's pip settings.
 
-    Index URLs are not in it (they go by a generated file, without credentials), their credentials are
-    `index_credentials`'. `longest` caps the time-out of one read, in seconds: locking reads small files only.
+    Index URLs are in a generated file without credentials; `index_credentials` returns those. `longest` limits the
+    time-out of one read, in seconds, because locking only reads small files.
     """
     mine = {name: value for name, value in env.items() if not name.startswith("UV_")}
     if settings.cert:
@@ -271,7 +271,7 @@ def uv_environment(settings: PipSettings, env: Mapping[str, str], *, longest: fl
 
 
 def index_credentials(name: str, url: str) -> dict[str, str]:
-    """Return the variables that give uv the credentials of `url` for the index called `name` in its file."""
+    """Return the variables with the credentials of `url` for uv's index `name`."""
     found = url_credentials(url)
     if found is None:
         return {}
@@ -281,9 +281,9 @@ def index_credentials(name: str, url: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Downloads:
-    """Where downloaded files are kept, how a line is printed for the user, and the host's pip settings.
+    """The cache for downloaded files, a function that prints a line for the user, and the host's pip settings.
 
-    The settings are a function, since asking pip takes half a second: a cache that has every file does not ask.
+    The settings are a function, because running pip takes half a second. Without downloads, it is not called.
     """
 
     cache: Path

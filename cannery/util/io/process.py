@@ -1,8 +1,8 @@
-"""Commands given as argument tuples: run to their end, or read as their output comes; and signals that wait for an end.
+"""Runs commands (argument tuples) to their end or with streamed output, and delays signals.
 
-A child that is read as it writes gets a session of its own: the terminal's Ctrl-C then reaches only Cannery, which
-passes it on once. Where Cannery itself is killed, the kernel ends the child: a git that waits for a silent host would
-wait for good, and write into the cache beside the next run.
+A command with streamed output runs in a new session. Ctrl-C in the terminal then only reaches Cannery, which passes it
+on once. If Cannery is killed, the kernel ends the command. Otherwise a git that waits for a silent host would wait
+forever, and write into the cache during the next run.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A finished command: its status, and both outputs as text.
+# A finished command: its status and both outputs as text.
 Result: TypeAlias = "subprocess.CompletedProcess[str]"
-# What ends a run from outside and can be held: Ctrl-C, a stopped job, a closed terminal.
+# The signals that `signals_held` delays: Ctrl-C, a stopped job, a closed terminal.
 HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds that the child gets to end by itself after SIGINT, before it is killed.
+# Seconds between SIGINT and SIGKILL.
 CANCEL_SECONDS = 10.0
-# Seconds without output after which `output` gives None, so that the caller can show that time goes on.
+# Seconds without output after which `output` yields None, so that the caller can update its display.
 TICK = 1.0
 
 
 class CommandError(CanneryError):
-    """A command ended with a non-zero status. Callers turn it into the error of their kind."""
+    """A command ended with a non-zero status. Callers turn it into a more specific error."""
 
     def __init__(self, args: Sequence[str], returncode: int, stdout: str, stderr: str) -> None:
         tail = "\n".join((stderr or stdout).strip().splitlines()[-15:])
@@ -61,8 +61,8 @@ def run(  # noqa: PLR0913 - the options of one subprocess call
 ) -> Result:
     """Run `args` to its end and return its output.
 
-    `env` replaces the environment when given; `timeout` is in seconds. Raises `CommandError` on a non-zero status
-    (unless `check` is false) and on a time-out (status 124), `UnableError` when the program does not exist.
+    `env` replaces the environment if given; `timeout` is in seconds. Raises `CommandError` for a non-zero status
+    (unless `check` is false) and for a time-out (status 124), `UnableError` if the program does not exist.
     """
     command = tuple(str(a) for a in args)
     log.debug("run %s", shlex.join(command))
@@ -90,13 +90,13 @@ def run(  # noqa: PLR0913 - the options of one subprocess call
 
 @contextmanager
 def signals_held() -> Iterator[list[int]]:
-    """Let no signal of HELD interrupt what runs inside; yield the list of those that came.
+    """Delay the signals in HELD while the block runs; yield the list of received signals.
 
-    They take effect right behind it, unless an exception leaves it, which ends the run anyway. Elsewhere than in the
-    main thread there is nothing to hold: Python's handlers run in the main thread alone.
+    They are raised after the block, unless an exception ends the block. Other threads need no delay, because Python's
+    handlers only run in the main thread.
 
-    Handlers and no mask: a mask is one thread's, the kernel then gives the signal to another thread, and Python's
-    handler would interrupt the main thread all the same.
+    A signal mask would not work: it is for one thread, so the kernel delivers the signal to another one, and Python's
+    handler still interrupts the main thread.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -115,9 +115,9 @@ def signals_held() -> Iterator[list[int]]:
 
 
 def start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
-    """Start `command` in `folder` with `env` as its whole environment. Raises UnableError when it is absent.
+    """Start `command` in `folder` with exactly the environment `env`. Raises `UnableError` if it does not exist.
 
-    Start it in a thread that outlives it: to the kernel that thread is the parent.
+    The thread that starts it must outlive it: for the kernel, that thread is the parent.
     """
     if shutil.which(command[0], path=env.get("PATH")) is None:
         raise UnableError(f"program not found: {command[0]}", where=str(folder))
@@ -137,9 +137,9 @@ def start(command: Sequence[str], env: Mapping[str, str], folder: Path) -> subpr
 
 
 def _ending_with_us(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that make the kernel end a command together with this thread; none without setpriv.
+    """Return the command prefix with which the kernel ends a command together with this thread; empty without setpriv.
 
-    Busybox has one that knows no such option.
+    The setpriv of Busybox does not have this option.
     """
     program = shutil.which("setpriv", path=env.get("PATH"))
     is_able = program is not None and Path(program).resolve().name == "setpriv"
@@ -147,7 +147,7 @@ def _ending_with_us(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def output(process: subprocess.Popen[bytes]) -> Iterator[bytes | None]:
-    """Output as it comes, None after each second without any; ends with the stream or the process."""
+    """Yield output as it arrives, and None after each second without output, until the stream or the process ends."""
     if process.stdout is None:
         return
     descriptor = process.stdout.fileno()
@@ -166,7 +166,7 @@ def output(process: subprocess.Popen[bytes]) -> Iterator[bytes | None]:
 
 
 def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:
-    """Lines as they come, None after each second without any output; ends with the stream or the process."""
+    """Yield lines as they arrive, and None after each second without output, until the stream or the process ends."""
     rest: list[bytes] = []
     for data in output(process):
         if data is None:
@@ -183,10 +183,10 @@ def lines(process: subprocess.Popen[bytes]) -> Iterator[str | None]:
 
 
 def cancel(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGINT once to the process group, wait for a clean cancel, read what is still written meanwhile."""
+    """Send SIGINT once to the process group, and wait for its end. Output is read meanwhile."""
     _signal(process, signal.SIGINT)
     drain = threading.Thread(target=_drain, args=(process,), daemon=True)
-    drain.start()  # else buildx could block on a full pipe while it reports that it was cancelled
+    drain.start()  # or buildx could block on a full pipe while it reports that it was cancelled
     # A second Ctrl-C ends the wait at once; the caller's `finally` then kills.
     with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         process.wait(CANCEL_SECONDS)
@@ -203,13 +203,13 @@ def _drain(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The group may outlive its leader (docker ends before its plugin), so it is asked also when the leader is gone.
+    # The group may outlive its leader (docker ends before its plugin), so the group is signalled in any case.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing behind: kill what still runs, close the pipe."""
+    """Kill the process if it still runs, and close the pipe."""
     if process.poll() is None:
         _signal(process, signal.SIGKILL)
         process.wait()

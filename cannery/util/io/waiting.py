@@ -1,4 +1,4 @@
-"""What takes long: jobs in threads that never hold up the program, a line now and then, and transfers tried again."""
+"""Long operations: jobs in threads that do not delay the exit, progress lines, and retries of transfers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-# Seconds before each further try of a transfer that got no further.
+# Seconds before each retry of a transfer without progress.
 WAITS = (2.0, 10.0, 30.0)
 T = TypeVar("T")
-# Seconds before the first line, and between two: CI services end a job that prints nothing for ten minutes.
+# Seconds before the first line and between lines. CI services end a job that prints nothing for ten minutes.
 FIRST, BEAT = 5.0, 60.0
 
 
 def patiently(
     job: Callable[[], T], far: Callable[[], Any], passing: Callable[[Exception], str], say: Callable[[str], None]
 ) -> T:
-    """Return what `job` returns; it is run again where its trouble may pass.
+    """Return the result of `job`, which is retried after temporary errors.
 
-    `far` returns how far it is. When a try has got further, the waits begin anew: a broken registry ends it soon, and
-    a bad line does not. `passing` returns the words of a trouble that may pass, "" for another one. Raises what `job`
-    raises last.
+    `far` returns the progress. After a try with progress, the waits start again, so that a bad connection does not end
+    the transfer, but a broken registry does. `passing` returns the message of a temporary error, or "". Raises the last
+    error of `job`.
     """
     failures, best = 0, far()
     while True:
@@ -44,9 +44,9 @@ def patiently(
 
 @contextmanager
 def heartbeat(say: Callable[[str], None], text: Callable[[], str], beat: float = BEAT) -> Iterator[None]:
-    """Call `say` with `text()` after some seconds, then every `beat` seconds with the time so far, until the end.
+    """While the block runs, call `say` with `text()` after some seconds, and then every `beat` seconds with the time.
 
-    The thread of the block may be blocked in a read while nothing arrives, so another one prints.
+    It uses another thread, because the thread of the block may wait in a read.
     """
     begun, over = time.monotonic(), threading.Event()
 
@@ -66,17 +66,17 @@ def heartbeat(say: Callable[[str], None], text: Callable[[], str], beat: float =
 
 
 def begin(job: Callable[[], T]) -> Future[T]:
-    """Run `job` in a thread of its own. What it raises is raised by the future's `result`.
+    """Run `job` in a new thread. The future's `result` raises its exception.
 
-    An executor joins its threads when Python exits, and no time-out ends a silent name service or credential helper:
-    such a thread is left behind here.
+    An executor would join its threads when Python exits, and a silent name service or credential helper may never end.
+    This thread does not delay the exit.
     """
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             future.set_result(job())
-        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
