@@ -93,9 +93,9 @@ class Bench:
             (cache / name).symlink_to(self.cache / name)
         have, store = Store(self.cache / "images"), Store(cache / "images")
         for name in images:
-            image = have.attributes(name)
-            for diff_id in image["RootFS"]["Layers"]:
-                layer, folder = have.layer(diff_id), have.unpacked(diff_id)
+            image = have.needed(name)
+            for diff_id in image.layers:
+                layer, folder = have.needed_layer(diff_id), have.unpacked(diff_id)
                 blob, unpacked = store.blob_path(layer.digest), cache / "images/unpacked" / folder.name
                 if not blob.exists():
                     for parent in (blob.parent, unpacked.parent):
@@ -103,7 +103,7 @@ class Bench:
                     link(have.blob_path(layer.digest), blob)
                     unpacked.symlink_to(folder)
                 store.note(layer)
-            store.put(have.config(image["Id"]), name)
+            store.put(have.blob_path(image.id).read_bytes(), name)
         return cache
 
     def keep_code(self, cache: Path, source: Path, *, notes: bool) -> None:

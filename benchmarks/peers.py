@@ -15,6 +15,7 @@ from uv import find_uv_bin
 from cannery.assemble.image import Settings, config_text, image_config
 from cannery.assemble.io.folder import write_changes
 from cannery.assemble.io.sink import GzipSink
+from cannery.host.io.place import StorePlace
 from cannery.recipe.environment import python_home
 from cannery.sandbox.box import Box, Mount, box_command
 from cannery.sandbox.dockerfile import read_stages, wanted_stages
@@ -49,7 +50,8 @@ def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
     command = command_of(plan, who)
     store, mounts, upper = Store(cache / "images"), cache / "mounts", cache / "changes"
     mounts.mkdir()
-    base, lowers = store.attributes(plan.base_reference), store.lowers(plan.base_reference)
+    place = StorePlace(store, {}, plan.build_arch, cache)
+    base, lowers = place.attributes(plan.base_reference), store.lowers(plan.base_reference)
     binds = (Mount(str(wheels), WHEELS, read_only=True), Mount(find_uv_bin(), "/run/uv", read_only=True))
     env = store.needed(plan.base_reference).env
     box = Box(lowers, ("/bin/sh", "-c", command), upper=upper, binds=binds, env=env)

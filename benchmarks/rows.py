@@ -34,8 +34,8 @@ def table(rows: Sequence[Row]) -> str:
             f"{number(row.wall):>8} {number(row.cpu):>8} {number(row.written, 1e6):>11} {number(row.shipped, 1e6):>11}"
         )
         one, ratios = ours.get(row.case), row.note
-        if one and row is not one and row.wall:
-            cpu = f", CPU {row.cpu / one.cpu:.1f}" if row.cpu else ""
+        if one and row is not one and row.wall and one.wall:
+            cpu = f", CPU {row.cpu / one.cpu:.1f}" if row.cpu and one.cpu else ""
             ratios = f"wall {row.wall / one.wall:.1f}{cpu}"
         lines.append(f"{row.case:<17} {row.who:<26} {numbers}  {ratios}".rstrip())
     return "\n".join(lines)
@@ -48,14 +48,14 @@ def number(value: float | None, unit: float = 1.0) -> str:
 
 def chart(rows: Sequence[Row]) -> str:
     """Return a bar chart of the CPU seconds as SVG."""
-    shown = [row for row in rows if row.cpu is not None]
-    longest = max(row.cpu for row in shown)
+    shown = [(row, row.cpu) for row in rows if row.cpu is not None]
+    longest = max(cpu for _, cpu in shown)
     lines = []
-    for at, row in enumerate(shown):
-        width, top = 480 * row.cpu / longest, 20 * at + 30
+    for at, (row, cpu) in enumerate(shown):
+        width, top = 480 * cpu / longest, 20 * at + 30
         lines.append(f'<text x="310" y="{top + 12}" text-anchor="end">{row.case}: {row.who}</text>')
         lines.append(f'<rect x="320" y="{top}" width="{width:.1f}" height="15" fill="{COLORS[row.who == OURS]}"/>')
-        lines.append(f'<text x="{326 + width:.0f}" y="{top + 12}">{row.cpu:.1f}</text>')
+        lines.append(f'<text x="{326 + width:.0f}" y="{top + 12}">{cpu:.1f}</text>')
     size = f'width="880" height="{20 * len(shown) + 40}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     return "\n".join([head, '<text x="320" y="18">CPU seconds</text>', *lines, "</svg>"]) + "\n"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cannery.catalog import catalog, component  # noqa: E402 - the checkout's, which was just put on the path
+from cannery.catalog import addresses, catalog, component  # noqa: E402 - the checkout's, which was just put on the path
 from cannery.cli.arguments import COMMANDS, make_parser  # noqa: E402 - as above
 from cannery.cli.options import COMMON  # noqa: E402 - as above
 from cannery.lock.lock import parse_lock  # noqa: E402 - as above
@@ -49,8 +49,8 @@ MODELS: dict[str, tuple[type[Closed], ...]] = {
     "edits": (component.Edit,),
     "standin": (component.OnStandIn,),
     "submodules": (component.Submodule,),
-    "Indexes": (catalog.Index,),
-    "Hosts": (catalog.Host,),
+    "Indexes": (addresses.Index,),
+    "Hosts": (addresses.Host,),
 }
 # What a cell has that somebody has to write: a test refuses it.
 OPEN = "?"
