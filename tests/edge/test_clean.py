@@ -6,12 +6,15 @@ import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from small_process import AS_A_USER
 
 from cannery import cli
 from cannery.assemble.content import Content, Place, Wheel
@@ -352,3 +355,15 @@ def test_wrong_words_remove_nothing(cache: Path, words: list[str]) -> None:
     kept = file(cache / "rootfs/x", 30)
     assert cli.main(["clean", "rootfs", *words], ROOT) == ExitCode.USAGE
     assert kept.exists()
+
+
+def test_what_this_user_may_not_remove_is_named(cache: Path) -> None:
+    folder = cache / "images/unpacked" / ("1" * 64)
+    (folder / "etc").mkdir(parents=True)
+    (folder / "etc/passwd").touch()
+    (folder / "etc").chmod(0o555)
+    command = (*AS_A_USER, sys.executable, "build.py", "clean", "unpacked")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    (folder / "etc").chmod(0o755)
+    assert done.returncode == ExitCode.UNABLE
+    assert f"error: {folder}: cannot be written: permission denied\n" in done.stderr

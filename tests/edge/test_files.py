@@ -35,6 +35,12 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypat
     assert [(found.name, found.read_text()) for found in Path(tmp_path).iterdir()] == [("file", "old")]
 
 
+def test_where_no_file_can_be_made_its_folder_is_named() -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomic(Path("/proc/self/file"), "text")
+    assert caught.value.filename == "/proc/self"
+
+
 def test_what_cannot_be_written_has_another_place() -> None:
     """A home folder that is not there, or is another user's, is no reason to change it."""
     denied = OSError(13, "Permission denied")

@@ -55,7 +55,10 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> bool:
     if path.is_file() and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:  # it names a file that was never there
+        raise OSError(error.errno, error.strerror, str(path.parent)) from error
     try:
         with os.fdopen(fd, "wb") as stream:
             stream.write(content)
@@ -162,11 +165,14 @@ def as_file(blocks: Iterator[bytes]) -> io.BufferedReader:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a folder or file, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a folder or file, if it is there. Raises `UnableError` for what this user may not remove."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:  # of a file in it, without its folder
+        raise unwritable(error, path) from error
 
 
 def disk_use(place: Path) -> dict[str, int]:
