@@ -45,8 +45,6 @@ _NEXT = {
     errno.EMFILE: "more files may be open at once with `ulimit -n 4096`",
     errno.ENFILE: "this host has too many open files: stop programs that hold them",
     errno.ENOMEM: "make room in memory, then run the same command again",
-    errno.ENAMETOOLONG: "use a folder with a shorter name",
-    errno.ELOOP: "a symbolic link leads back to itself: remove it",
 }
 # Signals that end a run in order.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -21,7 +21,7 @@ from cannery.catalog.target import is_version, parse_cann, without_build
 from cannery.errors import ExitCode, UsageError
 from cannery.recipe.select import find_profile
 from cannery.sources.plan import COMMIT
-from cannery.util.io.files import unwritable, write_atomic
+from cannery.util.io.files import write_atomic, writing
 from cannery.util.yaml_edit import over, root_node, value_of
 from cannery.util.yaml_output import yaml_output
 from cannery.vocab import did_you_mean
@@ -183,10 +183,8 @@ def _write(context: Context, file: str, text: str) -> Path:
     home = context.own or (None if context.work else context.root / "images")
     if home is None:
         raise UsageError("an installed Cannery has no images/ to write to", hint=OUTSIDE)
-    try:
+    with writing(home / file):
         write_atomic(home / file, text)
-    except OSError as error:
-        raise unwritable(error, home / file) from error
     return home / file
 
 

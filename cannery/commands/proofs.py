@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cannery.errors import ExitCode, FindingsError, UnableError, UsageError
-from cannery.util.io.files import check_folder_of, unwritable, write_atomic
+from cannery.util.io.files import check_folder_of, write_atomic, writing
 from cannery.verify.proof import LEVELS, UNPROVED, Proof, make_proof, proof_faults
 from cannery.vocab import BaseKind
 
@@ -55,12 +55,10 @@ def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan
 def _check_writable(path: Path) -> None:
     if path.is_dir():
         raise UsageError("--record: this is a folder", where=str(path), hint=OTHER_FILE)
-    try:
+    with writing(path, OTHER_FILE):
         check_folder_of(path)
         with TemporaryFile(dir=path.parent):
             pass
-    except OSError as error:
-        raise unwritable(error, path, OTHER_FILE) from error
 
 
 def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> None:
@@ -72,10 +70,8 @@ def record(path: str, plan: Plan, report: Mapping[str, Any], **about: str) -> No
 
 
 def _write(path: Path, proof: Proof) -> None:
-    try:
+    with writing(path, OTHER_FILE):
         write_atomic(path, proof.text)
-    except OSError as error:
-        raise unwritable(error, path, OTHER_FILE) from error
 
 
 def _first(error: ValidationError) -> str:

@@ -23,7 +23,7 @@ from cannery.report.io.page import last_proof, page_html
 from cannery.report.io.sides import checkout_at, is_revision, read_contents, read_licences
 from cannery.report.page import Known, make_page, page_markdown
 from cannery.ship.published import FORMATS, Document, Kind
-from cannery.util.io.files import BY_OUTPUT, check_folder_of, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, check_folder_of, write_atomic, writing
 
 if TYPE_CHECKING:
     import argparse
@@ -134,10 +134,8 @@ def write_output(text: str, output: str | None, default: str = "") -> None:
         return
     if output:
         check_folder_of(Path(output))
-    try:
+    with writing(file, BY_OUTPUT):
         write_atomic(Path(file), text)
-    except OSError as error:
-        raise unwritable(error, file, BY_OUTPUT) from error
     print(file)
 
 

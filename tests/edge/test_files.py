@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from cannery.util.io.files import BY_OUTPUT, unwritable, write_atomic
+from cannery.errors import UnableError
+from cannery.util.io.files import BY_OUTPUT, unwritable, write_atomic, writing
 
 
 def test_what_is_in_a_file_is_on_the_disk_before_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +49,16 @@ def test_what_cannot_be_written_has_another_place() -> None:
     cache = "make it writable for you, or work on another checkout, or set CANNERY_CACHE to another folder"
     assert unwritable(denied, "/nonexistent").hint == cache
     assert unwritable(denied, "/srv/page", BY_OUTPUT).hint == f"make it writable for you, or {BY_OUTPUT}"
+
+
+def test_an_error_of_the_file_system_is_reported_and_one_of_a_connection_is_raised_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(UnableError, match="cannot be written: file name too long") as failed, writing("the page"):
+        (tmp_path / ("x" * 300)).write_text("")
+    assert (failed.value.where, failed.value.hint) == ("the page", "use a folder with a shorter name")
+    with pytest.raises(UnableError) as failed, writing("the page", BY_OUTPUT):
+        raise OSError(errno.EROFS, "Read-only file system")
+    assert failed.value.hint == f"its file system is mounted read-only: {BY_OUTPUT}"
+    for error in (ConnectionResetError(errno.ECONNRESET, "reset"), OSError("closed")):
+        with pytest.raises(type(error)) as raised, writing("the page"):
+            raise error
+        assert raised.value is error

@@ -28,7 +28,7 @@ from cannery.lock.lock import (
 from cannery.lock.request import TOOLS_PROFILE, lock_problems, lock_request, tools_request
 from cannery.recipe.recipe import with_arch
 from cannery.recipe.select import select
-from cannery.util.io.files import is_of_files, sha256_bytes, shown_path, unwritable, write_atomic
+from cannery.util.io.files import is_of_files, sha256_bytes, shown_path, unwritable, write_atomic, writing
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -134,11 +134,9 @@ def _shown(store: LockStore, path: Path) -> str:
 def write_lock(store: LockStore, path: Path, lock: Lock) -> bool:
     """Write a lock and return whether the file changed. Raises `UnableError` if it cannot be written."""
     target = Path(os.path.realpath(path))  # a symbolic link is kept
-    try:
+    with writing(store.shown(path)):
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
         return write_atomic(target, format_lock(lock), mode)
-    except OSError as error:
-        raise unwritable(error, store.shown(path)) from error
 
 
 def resolve_lock(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 from cannery.engine.io.client import counted
-from cannery.errors import CanneryError, FindingsError, UnableError, UsageError
+from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.ship.bundle import LOADER, Held, PackedLayer, SideFile, blob, documents, file_faults, read_side, side_text
 from cannery.ship.standalone import load as load_bundle
 from cannery.store.describe import diff_ids
@@ -24,15 +24,7 @@ from cannery.store.io.packed import pack
 from cannery.store.io.packed import read_blocks as stream_blocks
 from cannery.store.io.pieces import Part
 from cannery.util.addresses import digest_of
-from cannery.util.io.files import (
-    BY_OUTPUT,
-    as_file,
-    check_folder_of,
-    is_of_files,
-    sha256_bytes,
-    unwritable,
-    write_atomic,
-)
+from cannery.util.io.files import BY_OUTPUT, as_file, check_folder_of, sha256_bytes, write_atomic, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +50,7 @@ def check_place(path: Path) -> None:
 
     The final rename would replace a link or pipe.
     """
-    try:
+    with writing(path, BY_OUTPUT):
         if path.is_dir():
             raise UsageError("it is a folder", where=str(path), hint="OUTPUT is a file: name one in it")
         if path.is_symlink():
@@ -67,8 +59,6 @@ def check_place(path: Path) -> None:
         if path.exists() and not path.is_file():
             raise UsageError("it is not a regular file", where=str(path), hint="OUTPUT is a file: name another")
         check_folder_of(path)
-    except OSError as error:
-        raise unwritable(error, path, BY_OUTPUT) from error
 
 
 @contextmanager
@@ -79,7 +69,7 @@ def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
     pair. Raises `UnableError` for a full disk, and `UsageError` while another run writes the same file.
     """
     part = path.with_name(f"{path.name}.part")
-    try:
+    with writing(path, BY_OUTPUT):
         path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("a+b") as stream:
             _hold(stream, part)
@@ -97,10 +87,6 @@ def whole_file(path: Path, base: Held | None = None) -> Iterator[Archive]:
         blob = found.blob
         side = SideFile("bundle", path.name, blob.size, blob.digest.partition(":")[2], found.image, base)
         write_atomic(side_path(path), side_text(side))
-    except OSError as error:
-        if isinstance(error, CanneryError) or not is_of_files(error):
-            raise
-        raise unwritable(error, path, BY_OUTPUT) from error
 
 
 def _hold(stream: IO[bytes], part: Path) -> None:

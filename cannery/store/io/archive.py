@@ -12,7 +12,7 @@ from cannery.errors import FindingsError, UsageError
 from cannery.store.describe import OCI, Blob, Layer, diff_ids, layout_index, manifest_text, parse_config
 from cannery.store.io.packed import GZIP, check_size, inflated
 from cannery.util.addresses import digest_of, parse_reference
-from cannery.util.io.files import BY_OUTPUT, as_file, is_of_files, unwritable, write_atomic
+from cannery.util.io.files import BY_OUTPUT, as_file, write_atomic, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,17 +53,13 @@ def write_oci(store: Store, name: str, folder: Path, tag: str = "") -> str:
     arch = store.needed(name).arch
     manifest = manifest_text(OCI, config, layers)
     blob = Blob(digest_of(manifest), len(manifest))
-    try:
+    with writing(folder, BY_OUTPUT):
         before = _layout(folder)
         for one in (*layers, config):
             _copy(store, one, folder / _member(one))
         write_atomic(folder / _member(blob), manifest)
         write_atomic(folder / "oci-layout", LAYOUT)
         write_atomic(folder / "index.json", layout_index(before, blob, arch, tag or parse_reference(name).tag))
-    except OSError as error:
-        if not is_of_files(error):
-            raise
-        raise unwritable(error, folder, BY_OUTPUT) from error
     return blob.digest
 
 

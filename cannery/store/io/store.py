@@ -32,13 +32,14 @@ from cannery.store.io.packed import inflated, pack, read_blocks
 from cannery.store.io.pieces import Pieces, PiecesPart
 from cannery.store.io.unpack import unpack
 from cannery.util.addresses import DIGEST, digest_of, split_digest
-from cannery.util.io.files import is_of_files, remove_path, sha256_bytes, unwritable, write_atomic
+from cannery.util.io.files import remove_path, sha256_bytes, write_atomic, writing
 from cannery.util.io.locks import held, own_folder
 from cannery.util.io.namespace import is_in_namespace
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from cannery.assemble.content import Made
@@ -401,15 +402,9 @@ class Store:
         with held(self.folder / "lock", lambda: None), self._disk():
             yield
 
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
+    def _disk(self) -> AbstractContextManager[None]:
         """Raise errors of the disk as `UnableError`."""
-        try:
-            yield
-        except OSError as error:
-            if not is_of_files(error):
-                raise
-            raise unwritable(error, self.folder) from error
+        return writing(self.folder)
 
 
 def _hex(digest: str) -> str:

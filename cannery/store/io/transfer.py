@@ -28,7 +28,7 @@ from cannery.store.describe import DOCKER, Blob, Layer, diff_ids, manifest_text,
 from cannery.store.io.archive import parts
 from cannery.store.io.packed import GZIP, inflated, read_blocks, tar_of
 from cannery.util.addresses import parse_reference
-from cannery.util.io.files import is_of_files, sha256_file, unwritable
+from cannery.util.io.files import sha256_file, writing
 from cannery.util.io.locks import held
 from cannery.util.io.waiting import patiently
 
@@ -324,7 +324,7 @@ def _fetch_layer(store: Store, repository: Repository, layer: Layer, progress: P
     with held(part.with_suffix(".lock"), lambda: None):
         if store.is_here(layer.diff_id):
             return
-        try:
+        with writing(store.folder):
             is_resumed = part.exists()
             fetch_blob(repository, layer.digest, layer.size, part, progress.moved(layer))
             if f"sha256:{sha256_file(part)}" != layer.digest:
@@ -333,10 +333,6 @@ def _fetch_layer(store: Store, repository: Repository, layer: Layer, progress: P
                 # What an earlier run has left may not fit the rest.
                 raise PassingError(what) if is_resumed else MalformedError(what)
             _keep(store, part, layer)
-        except OSError as error:
-            if not is_of_files(error):
-                raise
-            raise unwritable(error, store.folder) from error
 
 
 def _keep(store: Store, part: Path, layer: Layer) -> None:

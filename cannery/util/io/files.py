@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +35,8 @@ _NEXT = {
     errno.EEXIST: "a file is where a folder is wanted: move it away",
     errno.ENOTDIR: "a file is where a folder is wanted: move it away",
     errno.EISDIR: "a folder is where a file is wanted: move it away",
+    errno.ENAMETOOLONG: "use a folder with a shorter name",
+    errno.ELOOP: "a symbolic link leads back to itself: remove it",
     errno.EIO: "check the disk, then run the same command again",
 }
 
@@ -138,6 +141,20 @@ def unwritable(error: OSError, path: Path | str, elsewhere: str = _ELSEWHERE) ->
     elif hint == _RIGHT:
         hint = f"{hint}, or {elsewhere}"
     return UnableError(f"cannot be written: {reason[:1].lower()}{reason[1:]}", where=str(path), hint=hint)
+
+
+@contextmanager
+def writing(path: Path | str, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
+    """Raise `UnableError` (see `unwritable`) for an error of the file system in a block that writes `path`.
+
+    Other errors are raised as they are: those of a connection are `OSError` too.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_of_files(error):
+            raise
+        raise unwritable(error, path, elsewhere) from error
 
 
 class Blocks(io.RawIOBase):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from cannery.util.io.files import unwritable
+from cannery.util.io.files import unwritable, writing
 
 if TYPE_CHECKING:
     import threading
@@ -109,10 +109,8 @@ def own_folder(parent: Path) -> Iterator[Path]:
             elif (lock := _locked(path)) is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
-        try:
+        with writing(parent):
             folder = Path(tempfile.mkdtemp(dir=parent))
-        except OSError as error:
-            raise unwritable(error, parent) from error
         lock = _locked(folder)
     try:
         yield folder
