@@ -1,4 +1,4 @@
-"""Running one command: printing, exit codes; the one place that catches errors. Each is imported when it is called."""
+"""Runs one command: output, exit codes, and the only place that catches errors. A command is imported when it runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.util.io.pip_settings import PipSettings
 
-# Commands for which settings of pip that a resolver does not take matter.
+# Commands that print notes about settings of pip that the resolver ignores.
 RESOLVING = ("lock", "outdated")
-# Commands that use layers as folders, which takes root, or a user namespace.
+# Commands that use unpacked layers, which needs root or a user namespace.
 UNPACKING = ("image", "build", "verify", "shell", "clean", "diff")
-# Commands whose standard output is there to be copied or run: it is not wrapped.
+# Commands whose standard output is copied or executed, so it is not wrapped.
 AS_IT_IS = ("run", "shell", "completion", "diff", "sbom", "report")
-# Errors of connections, by the module that has them: it is loaded wherever one was made.
+# {module: connection errors}. If a connection was made, the module is already loaded.
 _OF_NETWORK = {"socket": ("gaierror", "herror"), "requests": ("RequestException",)}
 _NEXT = {
     errno.ENOENT: "a file or folder is missing that should be there: create it, then run the same command again",
@@ -46,21 +46,21 @@ _NEXT = {
     errno.ENFILE: "this host has too many open files: stop programs that hold them",
     errno.ENOMEM: "make room in memory, then run the same command again",
 }
-# Signals that end a run in order.
+# Signals that end a run cleanly.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# New objects before Python looks for reference cycles. A run makes many objects that it keeps, and few cycles: with the
-# default of 700 that search takes a tenth of the time.
+# New objects before Python searches for reference cycles. A run keeps many objects and has few cycles. With the default
+# of 700, the search takes a tenth of the time.
 COLLECT_AFTER = 100_000
 
 
 def main(argv: Sequence[str], root: Path, *, program: str = CHECKOUT, work: Path | None = None) -> int:
-    """Run one command and return its exit code. No traceback leaves this function, and no secret of pip's settings.
+    """Run one command and return its exit code. It prints no traceback, and no secret from pip's settings.
 
-    `root` and `work` are the folders of `Context`; messages name commands as those of `program`.
+    `root` and `work` are the folders of `Context`. Messages write commands as those of `program`.
     """
     _prepare_streams()
     gc.set_threshold(COLLECT_AFTER)
-    # pydantic looks for plugins among all installed packages, which takes longer than the catalog; none is ours.
+    # pydantic would search all installed packages for plugins, which takes longer than reading the catalog.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     before = {number: signal.getsignal(number) for number in ENDING}
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -77,7 +77,7 @@ def main(argv: Sequence[str], root: Path, *, program: str = CHECKOUT, work: Path
 
 @dataclass
 class _Known:
-    """How a run is called, where it writes to, and what it has read so far: the pip settings name what is secret."""
+    """The program name of a run, its streams, and its context once it is read, which has the secrets to mask."""
 
     program: str = CHECKOUT
     streams: tuple[CleanStream, ...] = ()
@@ -85,12 +85,12 @@ class _Known:
 
     @property
     def pip(self) -> PipSettings | None:
-        """The settings of pip, if they were read: what was not read is in no output."""
-        # A cached property keeps its value there; to ask for it would ask pip.
+        """The settings of pip, if they were read. Otherwise they cannot be in the output."""
+        # The cached property stores its value there. Reading the property would run pip.
         return vars(self.context).get("pip") if self.context else None
 
     def redact(self, text: str) -> str:
-        """Return `text` without secrets: of pip's settings, and of proxies in the environment."""
+        """Return `text` with the secrets of pip's settings and of proxies in the environment masked."""
         secrets = self.pip.credentials() if self.pip else environment_secrets(os.environ, self.mirrors)
         return _redactor(secrets)(text)
 
@@ -100,13 +100,13 @@ class _Known:
         return self.context.settings.addresses if self.context else ()
 
     def clean(self, text: str) -> str:
-        """Return what is printed of `text`: no secrets, and commands in the form that the user called."""
+        """Return `text` for printing: without secrets, and with commands in the form that the user called."""
         return as_called(self.redact(text), self.program, COMMANDS, OF_PROFILE)
 
     def look(self, arguments: argparse.Namespace) -> None:
-        """Set the streams to what --color, --quiet and the terminal ask for."""
+        """Set up the streams for --color, --quiet and the terminal."""
         choice, env = getattr(arguments, "color", "auto"), os.environ
-        if choice != "auto":  # the libraries that draw, and child processes, read it there
+        if choice != "auto":  # rich and child processes read it there
             env.pop("NO_COLOR", None)
             env.update({"NO_COLOR": "1"} if choice == "never" else {})
         for stream in self.streams:
@@ -119,25 +119,25 @@ class _Known:
                 out.width, out.color = 0, False
 
 
-# Called at every write; made again only when more is known.
+# Every write calls it. It only changes if the secrets change.
 _redactor = lru_cache(maxsize=2)(redactor)
 
 
 def _guarded(argv: Sequence[str], root: Path, work: Path | None, known: _Known) -> ExitCode:
     try:
         code = _dispatch(argv, root, work, known)
-        sys.stdout.flush()  # here, where a reader that has gone makes no traceback
+        sys.stdout.flush()  # here, where a closed pipe causes no traceback
     except CanneryError as error:
         _print_error(error, known, as_json="--json" in argv)
         code = error.code
     except KeyboardInterrupt:
         for number in ENDING:
-            signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would be a traceback
+            signal.signal(number, signal.SIG_IGN)  # the run ends now, and a second Ctrl-C would print a traceback
         _unmute(known)
         print("interrupted: nothing half-written is used; run the same command again to continue", file=sys.stderr)
         code = ExitCode.INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains at its own end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python prints an error at its exit
         code = ExitCode.DONE
     except OSError as error:
         found = system_error(error)
@@ -151,7 +151,7 @@ def _guarded(argv: Sequence[str], root: Path, work: Path | None, known: _Known) 
 
 
 def _prepare_streams() -> None:
-    """Make printing safe: a stream that was closed gets /dev/null, a character that it has no code for a `?`."""
+    """Make printing safe: a closed stream becomes /dev/null, and a character that cannot be encoded becomes `?`."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -161,7 +161,7 @@ def _prepare_streams() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    """Take SIGTERM and SIGHUP as Ctrl-C, so that a build or a container ends in order."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that a build or a container ends cleanly."""
     raise KeyboardInterrupt
 
 
@@ -194,7 +194,7 @@ def _dispatch(argv: Sequence[str], root: Path, work: Path | None, known: _Known)
 
 
 def today() -> str:
-    """Read the clock: the day in UTC, in which date bounds count."""
+    """Return today's date in UTC, as in date bounds."""
     return datetime.now(UTC).date().isoformat()
 
 
@@ -225,9 +225,9 @@ def _call(arguments: argparse.Namespace, root: Path, work: Path | None, known: _
 
 
 def _is_of_this_host(arguments: argparse.Namespace) -> bool:
-    """Whether no registry is looked at: what `run` prints for a cluster names that of the settings."""
+    """Whether the command does not use the registry in the settings. `run` uses it for a cluster."""
     if arguments.command == "search":
-        return arguments.index is not None  # only a registry that is given too is one too many
+        return arguments.index is not None  # --index only conflicts with an explicit --registry
     return arguments.command in {"run", "shell"} and arguments.format in {None, "docker", "compose"}
 
 
@@ -238,7 +238,7 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
         value = {**{key: known.redact(text) for key, text in texts.items()}, "exit_code": int(error.code)}
         parts = error.parts if isinstance(error, CatalogError) else ()
         value |= {"problems": [{"error": p.what, "where": p.where, "hint": p.hint} for p in parts]} if parts else {}
-        # Standard output may be full, which may be the error itself: standard error has it too.
+        # A full standard output may be the error itself. It is also printed on standard error.
         with suppress(OSError):
             print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
     with suppress(OSError):
@@ -246,7 +246,7 @@ def _print_error(error: CanneryError, known: _Known, *, as_json: bool) -> None:
 
 
 def system_error(error: OSError) -> CanneryError:
-    """Return the error to report: which file, why, what to do next."""
+    """Return the user's error for an OSError: the file, the reason, and what to do next."""
     loaded = ((sys.modules[module], kinds) for module, kinds in _OF_NETWORK.items() if module in sys.modules)
     known = (getattr(module, kind) for module, kinds in loaded for kind in kinds)
     if isinstance(error, (ConnectionError, TimeoutError, *known)):
@@ -265,14 +265,14 @@ def _path(name: object) -> str:
 
 
 def _write_log(error: Exception, known: _Known) -> str:
-    """Write the traceback into a log, without secrets; return its name, or how to see it where there is no room."""
+    """Write the traceback to a log file without secrets. Return its name, or how to see it if the disk is full."""
     import tempfile  # noqa: PLC0415 - only here
     import traceback  # noqa: PLC0415
 
     try:
         with tempfile.NamedTemporaryFile("w", prefix="cannery-", suffix=".log", delete=False) as log:
             log.write(known.redact("".join(traceback.format_exception(error))))
-    except OSError:  # no disk space left, most likely, which is the error itself
+    except OSError:  # usually a full disk, which is then the error itself
         return "CANNERY_DEBUG=1 in the environment"
     return log.name
 
@@ -292,5 +292,5 @@ AGAIN = "--no-stamp"
 
 
 def is_asked(words: Sequence[str]) -> bool:
-    """Whether a command line may be answered by a stamp."""
+    """Whether the stamp of an earlier run may replace this command."""
     return bool(words) and words[0] in STAMPED and AGAIN not in words

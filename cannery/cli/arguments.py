@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Command:
-    """One command, or one action of a command: the module below cannery.commands that has it, and what --help shows.
+    """One command, or one action of a command: its module below cannery.commands, and its texts for --help.
 
-    One with `actions` takes nothing itself. `helps` has other help texts than those of its options; `usage` is how it
-    is called, where argparse would print too much; `defaults` are values of options that it does not take.
+    A command with `actions` has no options itself. `helps` replaces help texts of its options, and `usage` replaces the
+    usage line. `defaults` are values for options that it does not have.
     """
 
     module: str
@@ -37,8 +37,7 @@ class Command:
     defaults: Mapping[str, object] = field(default_factory=dict)
 
 
-# Of those that look at a set of versions; of those that make a plan, which a tree of the user's is a part of; and with
-# the one profile that most take.
+# Options of commands that check a set of versions, of commands that make a plan, and of those with one profile.
 SET = options.target + options.wheelhouse + options.versions
 PLANNED = SET + options.sources
 PLAN = options.profile() + PLANNED
@@ -205,7 +204,7 @@ COMMANDS = {
         "shell quickstart --npus 0,1",
         PLAN + options.container,
         usage=WITH_COMMAND,
-        # It is started here and at once: what `run` takes besides, as it is when it is not given.
+        # `shell` calls `run`, whose further options have these values.
         defaults={"show": False, "format": None, "nodes": None, "detach": False, "registry": None},
     ),
     "lint-run": Command(
@@ -274,11 +273,11 @@ COMMANDS = {
         "list", "print a script that completes commands and options in a shell", "completion bash", options.shell
     ),
 }
-# Those whose word is a profile, which make calls PROFILE. `index` takes many, and `new` one that is not there.
+# The commands that take an existing profile, which make calls PROFILE.
 OF_PROFILE = frozenset(
     name for name, command in COMMANDS.items() if any(row.names == ("profile",) for row in command.takes)
 ) - {"index", "new"}
-# Other names of commands, and words of other tools, with the command that does it here.
+# Other names of commands, and commands of other tools with their name here.
 ALIASES = {"build": "image"}
 SYNONYMS = {
     **dict.fromkeys(("rm", "remove", "delete", "prune", "gc"), "clean"),
@@ -299,7 +298,7 @@ SYNONYMS = {
     "find": "search",
     "make": "image",
 }
-# Commands and options that were, and what is there instead.
+# Removed commands and options, and what to use instead.
 GONE = {"engine": "in a checkout, `make engine-start` starts a Docker engine; or install Docker Engine"}
 GONE_OPTIONS = {
     "--as-documented": "--pin NAME==VERSION, with the version that the reason of a component names",
@@ -309,13 +308,13 @@ GONE_OPTIONS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises instead of exiting, and names the nearest word."""
+    """An argparse parser that raises instead of exiting, and suggests the nearest word."""
 
-    # Python 3.14's help has colours: control characters, which the streams escape.
+    # The help of Python 3.14 has colours, whose control characters the streams would escape.
     color = property(lambda _self: False, lambda _self, _value: None)
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 - argparse's overloads
-        """Parse; words that nothing takes are refused here, by the command's own parser, which knows its options."""
+        """Parse, and refuse unknown words here, in the parser of the command, which knows its options."""
         found, extra = super().parse_known_args(args, namespace)
         if not extra:
             return found, extra
@@ -336,13 +335,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: one word too many: {extra[0]!r}", hint=hint)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's
-        """Refuse `--` as the value of an option: argparse removes it without a word, and returns an empty list."""
+        """Refuse `--` as the value of an option, which argparse silently removes."""
         if action.option_strings and "--" in arg_strings:
             raise UsageError(f"{'/'.join(action.option_strings)}: '--' is not a value", hint=f"{self.prog} --help")
         return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - argparse's
-        """Refuse a word that is none of the choices, with the nearest one."""
+        """Refuse a word that is not a choice, and suggest the nearest one."""
         if action.choices is None or value in action.choices:
             return
         what, hint = argparse.ArgumentError(action, "").argument_name, did_you_mean(value, action.choices)
@@ -356,7 +355,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Help(argparse.HelpFormatter):
-    """argparse's help, without a line that breaks at a hyphen of a name."""
+    """argparse's help formatter, without line breaks at hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
@@ -367,9 +366,9 @@ class Help(argparse.HelpFormatter):
 
 
 def make_parser(program: str = CHECKOUT, asked: str | None = None) -> Parser:
-    """Return the parser of all commands, which `program` is called for.
+    """Return the parser of all commands; `program` is its name in messages.
 
-    With `asked`, the other commands have no options: making those of all takes longer than `--help` of one.
+    With `asked`, only that command gets its options, because making those of all commands is slow.
     """
     description = "Container images for RL on Ascend NPUs."
     parser = Parser(prog=program, description=description, allow_abbrev=False, formatter_class=Help)
@@ -417,10 +416,10 @@ def _in_shell(program: str) -> str:
 
 
 def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
-    """Parse the words behind `program`; the words behind `--` are the container's command, with no option of ours.
+    """Parse the command line. The words after `--` are the command for the container.
 
-    Raises `UsageError` for a word or an option that is unknown, missing or one too many, and `SystemExit` when --help
-    or --version has been printed.
+    Raises `UsageError` for an unknown, missing or surplus word or option, and `SystemExit` after printing --help or
+    --version.
     """
     words = list(argv)
     cut = words.index("--") if "--" in words else len(words)
@@ -437,13 +436,13 @@ def parse(argv: Sequence[str], program: str = CHECKOUT) -> argparse.Namespace:
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of a parser's commands or actions by name."""
-    # argparse has no other way.
+    """Return {name: parser} of a parser's commands or actions."""
+    # argparse has no public way.
     return next((dict(one.choices) for one in parser._actions if isinstance(one.choices, dict)), {})  # noqa: SLF001
 
 
 def _refuse_unquoted(first: str | None) -> None:
-    """Refuse a command that came as words of its own: `lint-run docker run -it IMAGE`."""
+    """Refuse a command without quotes: `lint-run docker run -it IMAGE`."""
     from cannery.lint.command import PROGRAMS  # noqa: PLC0415 - one command's
 
     if first in {"sudo", *PROGRAMS}:
@@ -452,7 +451,7 @@ def _refuse_unquoted(first: str | None) -> None:
 
 
 def _takers(option: str, prog: str) -> str:
-    """Return which commands take an option that the one of `prog` does not; "" when none does."""
+    """Return a text with the commands that have an option which `prog` does not have, or ""."""
     parsers = _children(make_parser())
     parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}
     names = [name for name, sub in parsers.items() if name not in ALIASES and option in sub._option_string_actions]  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""The options and words that commands take: tuples of rows, which `cannery.cli.arguments` puts together."""
+"""The options and arguments of commands: tuples of rows, which `cannery.cli.arguments` combines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 # The verify script's levels (docs/verify-report.schema.json).
 LEVELS = ("static", "import", "npu", "train")
 LEVEL_HELP = "run this level only (repeatable; default: all but train, which takes one GRPO step on a tiny model)"
-# Kinds that were, and what removes them now.
+# Removed kinds, and what removes their files now.
 GONE_KINDS = {"engine": "in a checkout, `make engine-remove` removes the engine of tools/engine.py"}
 
 
 class Option(NamedTuple):
-    """One option or word: its names, the other arguments of argparse's `add_argument`, and a heading of --help."""
+    """One option or argument: its names, further arguments of argparse's `add_argument`, and a heading in --help."""
 
     names: tuple[str, ...]
     about: Mapping[str, Any]
@@ -32,7 +32,7 @@ Options = tuple[Option, ...]
 
 
 def _one(spelt: str, words: str | None = None, **about: Any) -> Option:  # noqa: ANN401 - argparse's
-    """Return one option or word, spelt as --help has it: its names, and its value in capitals (`-e --env NAME`)."""
+    """Return one option or argument, written as in --help: its names, and its value in capitals (`-e --env NAME`)."""
     names, values = ([one for one in spelt.split() if one.isupper() is is_value] for is_value in (False, True))
     return Option(tuple(names), {"metavar": values[0] if values else None, "help": words, **about})
 
@@ -47,14 +47,14 @@ def _listed(spelt: str, words: str, dest: str | None = None, choices: tuple[str,
 
 
 def _below(heading: str, *taken: Option) -> Options:
-    """Return options that --help lists below a heading of their own."""
+    """Return options with a heading in --help."""
     return tuple(one._replace(heading=heading) for one in taken)
 
 
 def add_options(sub: ArgumentParser, taken: Options, helps: Mapping[str, str]) -> None:
-    """Add options to the parser of a command; `helps` has other help texts than theirs, by name.
+    """Add options to the parser of a command; `helps` replaces help texts, by name.
 
-    Of those that are constants of one value, one alone can be given.
+    Options that store constants exclude each other.
     """
     headings = dict.fromkeys(one.heading for one in taken)
     groups = {heading: sub.add_argument_group(heading) if heading else sub for heading in headings}
@@ -67,7 +67,7 @@ def add_options(sub: ArgumentParser, taken: Options, helps: Mapping[str, str]) -
 
 
 def usage_of(taken: Options) -> str:
-    """Return how a command is called: its words, and the options that it needs."""
+    """Return the usage of a command: its arguments and required options."""
     forms = {None: "{0}", "?": "[{0}]", "*": "[{0} ...]", "+": "{0} [{0} ...]"}
     words = [one for one in taken if not one.names[0].startswith("-")]
     named = [forms[one.about.get("nargs")].format(one.about["metavar"] or "SHELL") for one in words]
@@ -75,12 +75,12 @@ def usage_of(taken: Options) -> str:
     return " ".join(["[options]", *named, *needed])
 
 
-# What every command takes.
+# The options of every command.
 COMMON = ("-q", "--quiet", "-v", "--verbose", "--color", "--catalog")
 
 
 def add_common(sub: ArgumentParser) -> None:
-    """Take how much is printed, and the user's catalog. -v is the volume of a command that has one."""
+    """Add the options of every command. If -v is the volume option of a command, only --verbose is added."""
     add = sub.add_argument_group("output").add_argument
     has_volume = "-v" in sub._option_string_actions  # noqa: SLF001 - argparse has no other way
     nothing = argparse.SUPPRESS
@@ -94,7 +94,7 @@ def add_common(sub: ArgumentParser) -> None:
     sub.add_argument("--catalog", metavar="DIR", default=nothing, help=words)
 
 
-# Values: each function returns what argparse makes of a text.
+# Parsers of values, for argparse.
 
 
 def _number(option: str, pattern: str, what: str, hint: str) -> Callable[[str], int]:
@@ -114,7 +114,7 @@ def _age(text: str) -> float:
 
 
 def _clean_kind(word: str) -> str:
-    # Not `choices`: with none given, argparse holds the empty list against them.
+    # `choices` does not work: without a value, argparse checks the empty list.
     if word not in CLEAN_KINDS:
         hint = GONE_KINDS.get(word) or did_you_mean(word, CLEAN_KINDS)
         raise UsageError(f"KIND: {word!r} is not known", hint=hint)
@@ -122,7 +122,7 @@ def _clean_kind(word: str) -> str:
 
 
 def _output(text: str) -> str:
-    """Return WHERE of --output. Raises `UsageError` for anything else."""
+    """Return the value of --output. Raises `UsageError` for an invalid one."""
     kind, _, folder = text.partition(":")
     if text in {"docker", "store"} or (kind == "oci" and folder):
         return text
@@ -130,17 +130,17 @@ def _output(text: str) -> str:
 
 
 def _file(text: str) -> str:
-    """Return FILE of --record. Raises `UsageError` for an empty word, which asks for no file."""
+    """Return the value of --record. Raises `UsageError` for an empty one."""
     if not text:
         raise UsageError("--record: an empty word names no file", hint="for example --record npu.json")
     return text
 
 
-# What a command is about: a profile, its target, and other versions and files than its own.
+# Options for a profile, its target, and other versions and files.
 
 
 def profile(nargs: str | None = None, words: str = "a profile; `list` prints their names") -> Options:
-    """Return what takes profiles: one, or as many as argparse's `nargs` allows."""
+    """Return the argument for a profile, or for as many as argparse's `nargs` allows."""
     return (_one("profile PROFILE", words, nargs=nargs),)
 
 
@@ -148,7 +148,7 @@ ARCH = "amd64 or arm64 (default: {})"
 
 
 def _place(otherwise: str, arch: str) -> Options:
-    """Return what takes a target without its base; the arguments are the defaults that --help prints."""
+    """Return the options for a target without its base. The arguments are texts for the defaults in --help."""
     return (
         _one("--cann VERSION", f"CANN version, for example 8.5.0 or 8.3.rc1 (default: {otherwise})"),
         _one("--chip CHIP", f"910b, a3, 310p, 910 or 950, or a name that npu-smi prints (default: {otherwise})"),
@@ -178,7 +178,7 @@ SETS = "folder with your own patch sets: <repo>/<commit>/*.patch"
 patch_sets = _below("versions and sources", _one("--patches DIR", SETS))
 sources = (*git_mirror, *patch_sets, *own_trees)
 
-# What is printed.
+# Options for the output.
 as_json = (_switch("--json", "print JSON"),)
 settings = (_switch("--settings", "show the settings of this machine, and where each was read, instead of a profile"),)
 every_note = (_switch("--all", "print every note of a long list"),)
@@ -188,7 +188,7 @@ shell = (_one("shell", "bash or zsh", choices=("bash", "zsh")),)
 
 
 def form(first: str, *others: str) -> Options:
-    """Return what takes --format, one of some words; the first is the default."""
+    """Return the option --format with its choices; the first one is the default."""
     words = f"output format: {', '.join((f'{first} (default)', *others[:-1]))} or {others[-1]}"
     return (_one("--format", words, choices=(first, *others), default=first),)
 
@@ -196,7 +196,7 @@ def form(first: str, *others: str) -> Options:
 SIDE = "a profile, REVISION:PROFILE of this checkout, a lock file, a manifest.json, or an image on this host"
 two_sides = (_one("old OLD", SIDE), _one("new NEW", "what to compare it with: one of the same kinds"))
 
-# What is written into the catalog.
+# Options for writing into the catalog.
 new_profile = (
     _one("--like PROFILE", "profile to copy", required=True),
     _one("--summary TEXT", "one line that describes the new profile"),
@@ -228,7 +228,7 @@ new_set = (
     _one("--output DIR", "folder of patch sets to write it to (default: images/patches)"),
 )
 
-# How an image is built and verified, and where it goes.
+# Options for building, verifying and moving an image.
 folder = (_one("--output DIR", "folder to write (default: out/<profile>-<target>)"),)
 LOCKED = "exit with code 3 if the lock is missing a hash, instead of taking it from the index (default if CI is set)"
 locked = _below("build", _one("--locked", LOCKED, action=argparse.BooleanOptionalAction))

@@ -1,4 +1,4 @@
-"""Output of commands: no secrets, no control characters, fit for the terminal; commands as a user calls them."""
+"""Output of commands: without secrets and control characters, wrapped, and with commands in the user's form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
-# The program of a checkout: messages are written with its name.
+# The program of a checkout. Messages in the code use this name.
 CHECKOUT = "build.py"
 MAKE = "make"
-# Patterns are texts here: `re` compiles one when it is first needed, which is never for most runs.
+# Patterns are texts here: `re` compiles them on first use, and most runs never need them.
 _OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
-# A command that make takes: alone, with a profile, a file to load or kinds to clean, and with options that make has.
+# A command that also exists in make: alone, or with a profile, a file or kinds, and with options that make has.
 _OPTIONS = r"(?P<options>(?: --(?:arch|base|cann|chip|file|os|output|pin|python|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
     r"(?m)\b(?:python3? )?build\.py (?P<command>[a-z][a-z-]*)"
@@ -31,22 +31,22 @@ _PINS = r"`((?:--pin [^\s`]+ ?)+)`"
 _LINT = ("build.py lint-run '", "make lint-run CMD='")
 COLORS = {"error": "1;31", "failed": "1;31", "warning": "33", "note": "36", "passed": "32", "ok": "32"}
 _SEVERITY = rf"(?m)^({'|'.join(COLORS)})(?=:| \[|  )"
-# Where the continuation of a long line begins: below the last column of a row, or behind a mark.
+# The continuation of a long line is indented to the last column of a row, or to the text after a mark.
 _COLUMN = r" {2,}(?=\S)"
 _MARK = r" *(?:(?:[→•✅❌–-]|⚠️) +)?"
-# Lines to copy as they are: of a log, and shell commands.
+# Lines that are not wrapped: log lines and shell commands.
 _AS_IT_IS = r"\s*(?:[|$]|sudo|docker|podman) |.*\\$"
-# A word with the spaces before it. A quoted command is not broken: it is there to be copied.
+# A word with the spaces before it. A quoted command is not wrapped, so that it can be copied.
 _PIECES = r" *(?:`[^`\n]*`\S*|\S+)"
-# Narrower terminals get no wrapped text: nothing can be read in them anyway.
+# Text is not wrapped for narrower terminals.
 _NARROWEST = 40
 
 
 def as_called(text: str, program: str, commands: Collection[str], of_profile: Collection[str]) -> str:
-    """Return a message whose commands are those of `program`: "build.py", "cannery" or "make".
+    """Return a message with its commands in the form of `program`: "build.py", "cannery" or "make".
 
-    `commands` are all commands, `of_profile` those that take a profile. With make, a command that has options of its
-    own that is none of `_OPTIONS` stays one of build.py, which works beside make.
+    `commands` are all commands, `of_profile` those that take a profile. With make, a command with an option that is
+    not in `_OPTIONS` keeps the form of build.py, which also works.
     """
     if program == MAKE:
         text = re.sub(_PINS, lambda found: f"`{_variables(found[1]).strip()}`", text) if "`--pin" in text else text
@@ -72,7 +72,7 @@ def _make_command(found: re.Match[str], of_profile: Collection[str]) -> str:
 
 
 def _variables(options: str) -> str:
-    """Return options as make's variables, which have one value each; PIN is a list."""
+    """Return options as make's variables. Each has one value, but PIN is a list."""
     pairs = [option.split() for option in f" {options}".split(" --")[1:]]
     pins = [pair[1] for pair in pairs if pair[0] == "pin"]
     others = [f"{name.upper()}={value[0] if value else 1}" for name, *value in pairs if name != "pin"]
@@ -81,13 +81,14 @@ def _variables(options: str) -> str:
 
 
 class CleanStream:
-    """A text stream that passes on what `clean` makes of a text; everything else is the stream's own.
+    """A text stream that writes `clean(text)`; everything else is passed to the stream.
 
-    `width` is where lines wrap (0: nowhere). With `color` severities have colours. `muted` drops all that is written.
+    Lines are wrapped at `width` (0: not wrapped). With `color`, severities have colours. With `muted`, nothing is
+    written.
     """
 
     def __init__(self, stream: TextIO, clean: Callable[[str], str]) -> None:
-        # rich draws with control characters; it writes to what a stream has under this name.
+        # rich writes control characters directly to the stream in this attribute.
         self.rich_proxied_file = stream
         self.width = 0
         self.color = False
@@ -95,7 +96,7 @@ class CleanStream:
         self._clean = clean
 
     def write(self, text: str) -> int:
-        """Write the cleaned text. As with any stream, the number is that of the caller's characters."""
+        """Write the cleaned text, and return the number of characters of the original."""
         if not self.muted:
             shown = plain(self._clean(text))
             if self.width >= _NARROWEST:
@@ -104,7 +105,7 @@ class CleanStream:
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
-        """Write each."""
+        """Write each line."""
         for line in lines:
             self.write(line)
 
@@ -113,7 +114,7 @@ class CleanStream:
 
 
 def wrapped(line: str, width: int) -> str:
-    """Return a line in lines of at most `width` characters, broken between words, never inside one or at a hyphen."""
+    """Wrap a line at `width` characters, between words, and not inside a word or at a hyphen."""
     if len(line) <= width or re.match(_AS_IT_IS, line):
         return line
     columns = [found.end() for found in re.finditer(_COLUMN, line) if found.end() <= width * 0.6]
@@ -130,19 +131,19 @@ def wrapped(line: str, width: int) -> str:
 
 
 def colored(text: str) -> str:
-    """Return `text` with the word of a severity at the start of a line in its colour."""
+    """Return `text` with colours for severities at the start of lines."""
     return re.sub(_SEVERITY, lambda found: f"\x1b[{COLORS[found[1]]}m{found[1]}\x1b[0m", text)
 
 
 def wants_color(choice: str, stream: CleanStream, env: Mapping[str, str]) -> bool:
-    """Whether a stream gets colours: `choice` is auto, always or never; auto means a terminal without NO_COLOR."""
+    """Whether a stream gets colours. `choice` is auto (on a terminal without NO_COLOR), always or never."""
     if choice != "auto":
         return choice == "always"
     return bool(stream.isatty()) and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
 def width_of(stream: CleanStream, env: Mapping[str, str]) -> int:
-    """Return the width of the terminal that a stream is on, which COLUMNS overrides; 0 for anything else."""
+    """Return the width of a stream's terminal (COLUMNS overrides it); 0 if it is not a terminal."""
     if not stream.isatty():
         return 0
     try:
@@ -153,7 +154,7 @@ def width_of(stream: CleanStream, env: Mapping[str, str]) -> int:
 
 @contextmanager
 def clean_streams(clean: Callable[[str], str]) -> Iterator[tuple[CleanStream, CleanStream]]:
-    """Replace the process's two streams by `CleanStream`s for as long as the block runs, and return these."""
+    """Replace standard output and standard error by `CleanStream`s while the block runs, and yield these."""
     before = sys.stdout, sys.stderr
     out, err = (CleanStream(stream, clean) for stream in before)
     sys.stdout, sys.stderr = out, err

@@ -1,4 +1,4 @@
-"""Shared by the commands: the command line as values of the pipeline; tables and JSON."""
+"""Helpers for the commands: options from the command line, tables and JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PARSERS = {"cann": parse_cann, "chip": parse_chip, "os": parse_os, "python": par
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
-    """Return the target in the command line, with pins, --sources and --force.
+    """Return the target, pins, --sources and --force from the command line.
 
-    Raises `UsageError` for words that no profile could use, before a command starts its work.
+    Raises `UsageError` for values that no profile could use, before a command starts its work.
     """
     from cannery.recipe.recipe import Options
     from cannery.recipe.select import parse_pin
@@ -47,13 +47,13 @@ def options_of(arguments: argparse.Namespace) -> Options:
 
 
 def target_words(arguments: argparse.Namespace) -> str:
-    """Return the options of the command line that choose the target, for a command in a hint; " " is before each."""
+    """Return the target's options from the command line, each after a space, for a command in a hint."""
     given = ((name, getattr(arguments, name)) for name in (*PARSERS, "base"))
     return "".join(f" --{name} {value}" for name, value in given if value)
 
 
 def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: Hashes) -> Hashes:
-    """Return whether hashes that a lock is missing may come from an index: not with --locked, nor in CI."""
+    """Return whether missing hashes of a lock may come from an index: not with --locked, nor in CI."""
     from cannery.pipeline import Hashes
 
     locked = env.get("CI", "").lower() not in {"", "0", "false"} if arguments.locked is None else arguments.locked
@@ -61,7 +61,7 @@ def hashes_of(arguments: argparse.Namespace, env: Mapping[str, str], otherwise: 
 
 
 def row_lines(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line a row, the values below each other; a row without a value is left out."""
+    """Yield a line for each row with a value. The values are aligned."""
     every = tuple(rows)
     width = max(len(name) for name, _ in every)
     yield from (f"{name:<{width}}  {value}" for name, value in every if value)
@@ -77,5 +77,5 @@ def print_result(context: Context, value: object, lines: Iterable[str]) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print what --json asks for."""
+    """Print a value as JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`bundle` (also `save`) and `load`: images as files, for hosts that reach no registry."""
+"""`bundle` (also `save`) and `load`: images as files, for hosts without access to a registry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRITTEN = "name what `build.py bundle` or `build.py save` wrote"
 
 @engine_errors()
 def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write a profile's image into one file that has its own loader; with --since, only layers that are not in OLD."""
+    """Write a profile's image to a file that includes a loader; with --since, only layers that are not in OLD."""
     path = _output(arguments)
     place, image, held = found = _held(arguments, context)
     base = _base(arguments.since, place, held, context)
@@ -70,7 +70,7 @@ def bundle(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _packed(
     context: Context, found: Found, path: Path, wanted: Sequence[str]
 ) -> Iterator[tuple[Packed, Callable[[], bytes]]]:
-    """Yield layers of an image as gzip, and a function that returns its configuration; show the bytes so far."""
+    """Yield layers of an image as gzip, and a function that returns its configuration. Progress is shown."""
     place, image, held = found
     show = partial(transfer, f"bundling {path}", stream=sys.stderr, is_terminal=context.is_terminal)
     if isinstance(place, StorePlace):
@@ -105,7 +105,7 @@ class Found(NamedTuple):
 
 
 def _held(arguments: argparse.Namespace, context: Context) -> Found:
-    """Return the place of a profile's image, and the image there with the names that are its own."""
+    """Return the place of a profile's image, and the image with the plan's names."""
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     place = place_with(context, plan.reference)
     image = place.needed(plan.reference, plan.recipe.name)
@@ -117,7 +117,7 @@ def _held(arguments: argparse.Namespace, context: Context) -> Found:
 def _base(since: str | None, place: ImagePlace, held: Held, context: Context) -> Held | None:
     """Return the image that the other host has, from a file or from this host; None if no layer is shared.
 
-    Equal layers are no error: a nightly job needs a file each night, and perhaps only labels have changed.
+    Equal layers are not an error: a nightly job needs a file each night, and maybe only labels have changed.
     """
     if not since:
         return None
@@ -139,7 +139,7 @@ def _base(since: str | None, place: ImagePlace, held: Held, context: Context) ->
 
 def _here(place: ImagePlace, reference: str) -> Held:
     image = None
-    with suppress(UsageError):  # other texts are an error for an engine, and not a missing image
+    with suppress(UsageError):  # an engine reports an error, not a missing image, for an invalid reference
         parse_reference(reference, "SINCE")
         image = place.find(reference)
     if image is None:
@@ -170,7 +170,7 @@ def _print(context: Context, path: Path) -> None:
 
 @engine_errors()
 def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Load an archive of `save` or `bundle` that is what its side file describes."""
+    """Load an archive of `save` or `bundle`, and check it against its side file."""
     path = Path(arguments.file)
     if not path.is_file():
         what = "it is a folder" if path.is_dir() else "it is not a regular file" if path.exists() else "no such file"
@@ -217,7 +217,7 @@ def _load_bundle(context: Context, place: ImagePlace, opened: load_bundle.Bundle
         job = partial(load_stored, place.store, opened)
     else:
         command = load_bundle.Docker(place.engine.command(), place.env)
-        base = load_bundle.find_base(opened, command)  # before a minute is spent on sums
+        base = load_bundle.find_base(opened, command)  # before the check of hashes, which takes a minute
         job = partial(load_bundle.load, opened, command, base, context.say)
     if side is not None and list(side.image.layers) != opened.layers:
         raise _other_image(opened.path)
@@ -238,7 +238,7 @@ def _check(context: Context, path: Path, side: SideFile | None) -> None:
 def _loaded(
     context: Context, place: ImagePlace, held: Held | None, references: tuple[str, ...], where: str
 ) -> ExitCode:
-    """Print the image that is here now. Raises `FindingsError` for another one than `held`."""
+    """Print the loaded image. Raises `FindingsError` if it is not `held`."""
     if not references:
         raise FindingsError("no image in it has a name", where=where, hint="name it before `docker save`")
     found = place.find(held.id if held else references[0]) or place.find(references[0])
@@ -257,7 +257,7 @@ def _other_image(where: str) -> FindingsError:
 
 
 def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
-    """Return a bundle that takes layers from an older image; None for a whole archive, as a complete bundle is."""
+    """Return a bundle that needs layers of an older image; None for a complete archive or bundle."""
     if side is not None:
         return load_bundle.Bundle(str(path)) if side.base else None
     try:

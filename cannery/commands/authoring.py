@@ -1,4 +1,4 @@
-"""`new`, `facts` and `base` write profiles, components and bases: the files of a new stack."""
+"""`new`, `facts` and `base` write the files of a new stack: profiles, components and bases."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _put(  # noqa: PLR0913 - what is written, of what, and where
 
 
 def base(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write the file of a new CANN line, from images of a registry or from the Dockerfiles of a checkout."""
+    """Write the file of a new CANN version, from images in a registry or from the Dockerfiles of a checkout."""
     from cannery.authoring.io.facts import checkout_images, registry_images
 
     catalog, file = context.catalog(), f"bases/{arguments.line}.yaml"
@@ -173,13 +173,13 @@ def base(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _text(context: Context, catalog: Catalog, file: str) -> str:
-    """Return the text of a file of the catalog, by its name below images/."""
+    """Return the text of a catalog file, by its name below images/."""
     home = context.own if context.own and file in catalog.own else context.root / "images"
     return read_yaml_text(home / file, catalog.file(file))
 
 
 def _write(context: Context, file: str, text: str) -> Path:
-    """Write a file into the user's catalog, else into the checkout's. Raises `UsageError` where there is neither."""
+    """Write a file into the user's catalog or the checkout's. Raises `UsageError` if there is neither."""
     home = context.own or (None if context.work else context.root / "images")
     if home is None:
         raise UsageError("an installed Cannery has no images/ to write to", hint=OUTSIDE)
@@ -192,9 +192,9 @@ COMMANDS = {"new": new, "facts": facts, "base": base}
 
 
 def profile_like(text: str, name: str, where: str, summary: str = "") -> str:
-    """Return the text of a copy of profile `name`, which has `text`: only the summary is another one.
+    """Return a copy of profile `name` (`text`) with another summary.
 
-    Raises `UsageError`, with `where`, for a text whose summary cannot be edited.
+    Raises `UsageError`, with `where`, if the summary cannot be edited.
     """
     node = value_of(root_node(text), "summary")
     old = str(yaml.safe_load(text).get("summary", ""))

@@ -1,4 +1,4 @@
-"""`check`, `plan` and `render`: everything that is known before an engine is asked for."""
+"""`check`, `plan` and `render`: the commands that need no engine."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.recipe.recipe import Recipe
 
-# Notes that are printed before the rest is folded.
+# The number of notes that are printed before the rest is folded.
 NOTES_SHOWN = 8
 
 
 def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print every finding about a version set; exit 3 when one is an error."""
+    """Print all findings about a version set. The exit code is 3 if one is an error."""
     catalog = context.catalog()
     options = replace(options_of(arguments), local=tuple(context.local))
     recipe = bind(lock_store(context), catalog, arguments.profile, options)
@@ -54,7 +54,7 @@ def check(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterator[Finding]:
-    """Yield warnings about the user's own trees. Raises as `cannery.sources.io.planned_sources.local_files`."""
+    """Yield warnings about the user's own trees. Raises like `cannery.sources.io.planned_sources.local_files`."""
     from cannery.sources.io.planned_sources import local_files, tree_doubts
 
     for file in local_files(context.sources(catalog), recipe, plan_epoch(recipe)).values():
@@ -63,7 +63,7 @@ def _tree_findings(context: Context, catalog: Catalog, recipe: Recipe) -> Iterat
 
 
 def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
-    """Yield findings as texts: all but notes, then the first `notes` notes (None: all) and how many more there are."""
+    """Yield findings as texts: errors, warnings, the first `notes` notes (None: all), and the number of other notes."""
     shown = [f for f in found if f.severity is not Severity.NOTE]
     rest = [f for f in found if f.severity is Severity.NOTE]
     folded = [] if notes is None else rest[notes:]
@@ -73,7 +73,7 @@ def listed(found: Sequence[Finding], notes: int | None) -> Iterator[str]:
 
 
 def lacking_words(made: Plan) -> tuple[str, ...]:
-    """Return what an image does not have of its profile: what is left out, and sources without their native parts."""
+    """Return texts about missing parts of an image: left-out sources and patches, and missing native parts."""
     return (
         *(f"{step.name} without its native parts: {step.without}" for step in made.sources if step.without),
         *(f"{c.name} with kernels that cannot load: there is no CANN to link to" for c in unlinked(made.recipe)),
@@ -83,7 +83,7 @@ def lacking_words(made: Plan) -> tuple[str, ...]:
 
 
 def plan(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print the layers of an image: nothing is fetched or built."""
+    """Print the layers of an image. Nothing is fetched or built."""
     _, made, found = planned(context, arguments.profile, options_of(arguments))
     if context.is_json:
         value = {

@@ -1,4 +1,4 @@
-"""`doctor`: what a host has and what is missing for containers with NPUs, each line with its next step."""
+"""`doctor`: reports what a host has and what is missing for containers with NPUs, with the next steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = 1
 
 
 def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print every check of the host, or of a tree; exit 4 when one found an error."""
+    """Print all checks of the host, or of a copied tree. The exit code is 4 if one is an error."""
     catalog = context.catalog()
     root = Path(arguments.root).expanduser().absolute() if arguments.root else None
     if root is not None and not root.is_dir():
@@ -66,12 +66,12 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _wanted(context: Context, catalog: Catalog, arguments: argparse.Namespace, facts: HostFacts) -> Wanted:
-    """Return what the host is compared with: a profile's target, or only what every host needs."""
+    """Return what the host is compared with: a profile's target, or only the needs of every host."""
     plain = Wanted(catalog.chips, catalog.drivers)
     options = options_of(arguments)
     if not arguments.profile:
         return replace(plain, named=parse_chip(options.chip) if options.chip else None)
-    if options.arch is None and facts.arch is not None:  # of the tree, where one is looked at
+    if options.arch is None and facts.arch is not None:  # the arch of the tree, with --root
         options = replace(options, arch=facts.arch)
     store = lock_store(context)
     recipe = bind(store, catalog, arguments.profile, options)

@@ -1,4 +1,4 @@
-"""`clean`: what Cannery keeps on this host."""
+"""`clean`: shows and removes what Cannery keeps on this host."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Show by kind what Cannery keeps on disk, or remove the named kinds as --older-than and --keep allow."""
+    """Show the size of each kind of files on disk, or remove the named kinds as --older-than and --keep allow."""
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
-    # Runs that use the image store may need what goes from it.
+    # Other runs may use what is removed from the image store.
     unused = alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it"))
     with nullcontext() if {"trials", "images", "unpacked"}.isdisjoint(kinds) else unused:
         rows = _cleaned(arguments, context, kinds)
@@ -56,7 +56,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
 def _cleaned(
     arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
 ) -> list[tuple[str, int, int, int, int]]:
-    """Remove the parts that are chosen; return how much there was of each kind, and how much is removed."""
+    """Remove the chosen parts. Return count and bytes of each kind, and of its removed or removable parts."""
     wanted = kinds or CLEAN_KINDS
     found = _parts(context, wanted)
     every = [part for parts in found.values() for part in parts]
@@ -74,7 +74,7 @@ def _cleaned(
 
 
 def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
-    """Return the parts of some kinds, and of the kinds that may share files with them."""
+    """Return the parts of `kinds`, and of the kinds that may share files with them."""
     found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
     local = kinds if LINKED.isdisjoint(kinds) else LINKED.union(kinds)
     for kind in FOLDERS.keys() & local:

@@ -1,4 +1,4 @@
-"""`image`: check, build and verify an image; and the stamp of a run, which spares an unchanged next run its work."""
+"""`image`: checks, builds and verifies an image. It writes a stamp, with which an unchanged next run does nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Check the set, build the image, verify it, print the table; several images one after the other."""
+    """Check the set, build the image, verify it, and print the table. Several images are made one after the other."""
     cells = cells_of(arguments)
     if len(cells) > 1:
         return make_all(cells, arguments, context, _image)
@@ -58,12 +58,12 @@ def image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
-    """Check a set, build its image, verify it, and push it where that is asked for."""
+    """Check a set, build its image, verify it, and push it with --push."""
     arguments.clock = time.monotonic()
     _check_ways(arguments, context)
     hashes = hashes_of(arguments, context.env, Hashes.NEEDED)
     options = options_of(arguments)
-    # An image that is pulled needs no hash.
+    # A pulled image needs no hashes.
     catalog, plan, findings = planned(context, arguments.profile, options, Hashes.KNOWN if arguments.reuse else hashes)
     show_findings(context, findings)
     if errors(findings):
@@ -97,7 +97,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def _dock(arguments: argparse.Namespace, work: Work) -> Dock:
-    """Return the place of the plan in REGISTRY."""
+    """Return the plan's image in REGISTRY."""
     from cannery.commands.registry import dock_of
     from cannery.ship.published import parse_registry
 
@@ -105,7 +105,7 @@ def _dock(arguments: argparse.Namespace, work: Work) -> Dock:
 
 
 def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
-    """Raise `UsageError`, before anything is built, if the image could not go where the options say."""
+    """Raise `UsageError` before the build if the options for the output of the image are not valid."""
     if folder := _layout_folder(arguments):
         from cannery.store.io.archive import check_layout
 
@@ -127,9 +127,9 @@ def _check_ways(arguments: argparse.Namespace, context: Context) -> None:
 
 
 def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
-    """Return the builder as `_builder` does. Raises `UnableError` where buildx has none of that name.
+    """Return the builder like `_builder`. Raises `UnableError` if buildx has no builder of that name.
 
-    Raises `UsageError` for a cache in a registry that the engine's own builder cannot write.
+    Raises `UsageError` for a cache in a registry if the engine's own builder cannot write it.
     """
     found = _builder(arguments, context, plan)
     if arguments.cache:
@@ -147,9 +147,10 @@ def _known_builder(arguments: argparse.Namespace, context: Context, plan: Plan) 
 
 
 def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str | None:
-    """Return the builder that was given, else that of the settings or of buildx's own variable; None for the engine's.
+    """Return the builder from the options, else from the settings or buildx's variable; None for the engine's.
 
-    Raises `UsageError` for one that was given with the stand-in base; one that is only set is reported, and not used.
+    With the stand-in base, raises `UsageError` for a builder in the options, and reports and ignores one in the
+    settings.
     """
     is_standin = plan.recipe.base.kind is BaseKind.STANDIN
     why = "the stand-in base is only in the engine, and another builder cannot use it"
@@ -165,7 +166,7 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
 
 
 def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
-    """Make a tried set as one layer on the locked image; None where the whole image has to be built."""
+    """Make the image of a trial as one layer on the locked image; None if the whole image has to be built."""
     place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     trial = trial_on(work, options_of(arguments))
@@ -204,9 +205,9 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
             _push(arguments, work)
         except CanneryError:
             if not work.context.is_json:
-                print(outcome.text, flush=True)  # the image is here, and its tag is what a later push takes
+                print(outcome.text, flush=True)  # the image exists, and a later push needs its tag
             raise
-    if folder or arguments.push:  # what no stamp looks at: it is done each time
+    if folder or arguments.push:  # a stamp does not cover these outputs
         return outcome
     if result and code is ExitCode.DONE and not lesser:
         again = replace(made, new=(), total=0, seconds=0.0, log=None)
@@ -215,7 +216,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
 
 
 def _measured(place: ImagePlace, made: Built) -> Built:
-    """Return `made` with its size as it is now: verify fetches layers that were still in a registry."""
+    """Return `made` with its current size. Verify may have fetched layers that were only in a registry."""
     if not isinstance(place, StorePlace):
         return made
     found = place.store.needed(made.id)
@@ -225,7 +226,7 @@ def _measured(place: ImagePlace, made: Built) -> Built:
 def _lesser(work: Work, result: Verified | None, why: str, pushed: str) -> str:
     """Return what is missing in the proof of an image whose programs this host cannot run, and how to complete it.
 
-    `pushed` is the proof with which the image is pushed now, "" without a push.
+    `pushed` is the allowed proof of a push, "" without a push.
     """
     if why:
         missing, proof = f"assembled, not verified: {why}", UNVERIFIED
@@ -247,7 +248,7 @@ def _push(arguments: argparse.Namespace, work: Work) -> None:
     from cannery.commands.registry import Push, push_made
     from cannery.ship.published import parse_registry
 
-    # What it prints is no part of the JSON of an image.
+    # Its output is not part of the JSON of an image.
     out = sys.stderr if work.context.is_json else sys.stdout
     work = replace(work, context=replace(work.context, is_json=False))
     with redirect_stdout(out), engine_errors():
@@ -260,7 +261,7 @@ def _layout_folder(arguments: argparse.Namespace) -> str:
 
 
 def _write_layout(work: Work, folder: str) -> None:
-    """Write an image of the store into a folder in OCI's layout, under its tag."""
+    """Write an image of the store to an OCI image layout, under its tag."""
     from cannery.store.io.archive import write_oci
 
     place = work.place
@@ -269,7 +270,7 @@ def _write_layout(work: Work, folder: str) -> None:
 
 
 def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> Outcome | None:
-    """Pull and verify the prebuilt image of this plan; None where it has to be built; the reason is printed."""
+    """Pull and verify the prebuilt image of this plan. If it has to be built, print the reason and return None."""
     from cannery.engine.io.client import EngineError
     from cannery.ship.io.registry import pull_image
 
@@ -292,7 +293,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
 
 
 def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
-    """Set the moving tags to the image, unless verify has failed; return all of its tags."""
+    """Set the moving tags to the image, unless verify has failed. Return all of its tags."""
     plan = work.plan
     if code is ExitCode.VERIFY_FAILED:
         return (plan.reference,)
@@ -302,10 +303,10 @@ def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:
 
 
 def _check_emulation(arguments: argparse.Namespace, context: Context, plan: Plan) -> None:
-    """Raise `UnableError` where this host's engine would have to run programs of another arch and cannot.
+    """Raise `UnableError` if this host's engine would have to run programs of another arch and cannot.
 
-    Without an engine, much of an image can still be made. Nothing is known here of an engine on another machine, or of
-    another builder: the build itself fails there.
+    Without an engine, much of an image can still be made. An engine on another machine, or another builder, is not
+    checked: there, the build fails.
     """
     is_remote = context.env.get("DOCKER_HOST", "").startswith(("tcp:", "ssh:"))
     if arguments.builder or is_remote:
@@ -318,14 +319,14 @@ def _check_emulation(arguments: argparse.Namespace, context: Context, plan: Plan
 
 
 def _layer_words(made: Built) -> str:
-    """Return how many layers are new to the engine, and which ones, unless all are new, as after a first build."""
+    """Return the number of reused and new layers, and the names of the new ones, unless all are new."""
     reused = made.layers - len(made.new)
     named = f": {', '.join(made.new)}" if made.new and reused else ""
     return f"{made.layers} ({reused} reused, {len(made.new)} new{named})"
 
 
 def _value(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> dict[str, Any]:
-    """Return what --json prints of an image."""
+    """Return the JSON value of an image."""
     return {
         "references": references,
         **asdict(made),
@@ -340,7 +341,7 @@ def _value(plan: Plan, references: tuple[str, ...], made: Built, verified: Verif
 
 
 def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verified | None) -> str:
-    """Return what is printed of an image that was made: a row a line."""
+    """Return the table about an image."""
     result = "not run" if verified is None else summary_line(verified.report)
     packed = f" (layers in the registry, which count compressed: {made.remote})" if made.remote else ""
     rows = {
@@ -361,15 +362,15 @@ def table(plan: Plan, references: tuple[str, ...], made: Built, verified: Verifi
 COMMANDS = {"image": image}
 
 
-# What a run with one of these does each time.
+# With one of these options, a run always does its work and writes no stamp.
 ANEW = ("json", "verbose", "no_cache", "no_verify", "verify_again", "reuse", "builder", "push")
 
 
 def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, references: Sequence[str], text: str) -> None:
-    """Write the stamp of a successful run: what it has read and made. An unchanged next run prints `text`.
+    """Write the stamp of a successful run with its inputs and outputs. An unchanged next run prints `text`.
 
-    There is none for a run with inputs that no digest covers: a base in a registry, which may have moved; folders of
-    the user; an engine on another machine.
+    A run with inputs that no digest covers writes no stamp: a base in a registry (whose tag may move), folders of the
+    user, or an engine on another machine.
     """
     if not (arguments.begun and _is_covered(arguments, work)):
         return
@@ -393,7 +394,7 @@ def keep_stamp(arguments: argparse.Namespace, work: Work, image_id: str, referen
 
 
 def _is_covered(arguments: argparse.Namespace, work: Work) -> bool:
-    """Whether digests can cover all that this run has read."""
+    """Whether digests can cover all inputs of this run."""
     context, place = work.context, work.place
     engine = place.engine if isinstance(place, EnginePlace) else None
     folders = (context.own, context.wheelhouse, context.mirror, context.patches, context.local)

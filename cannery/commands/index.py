@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def index(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write what a registry has as index.json and index.html, or print the JSON: no image is pulled."""
+    """Write a list of a registry's images to index.json and index.html, or print the JSON. No image is pulled."""
     registry = parse_registry(arguments.registry)
     images = _images(context, registry, arguments.profile)
     text = INDEX.dump_json(images, indent=1).decode() + "\n"
@@ -46,7 +46,7 @@ def index(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _images(context: Context, registry: str, profiles: Sequence[str] = ()) -> tuple[Indexed, ...]:
-    """Return the images of a registry, each with what proves its plan."""
+    """Return the images of a registry, each with the proof of its plan."""
     catalog = context.catalog()
     for name in profiles:
         find_profile(catalog, name)

@@ -1,4 +1,4 @@
-"""`lint-run`: what is wrong with a `docker run` line, a compose file, a manifest or a workflow of the user's own."""
+"""`lint-run`: reports mistakes in the user's `docker run` command, compose file, manifest or workflow."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.context import Context
 
-# Longer than any command line that an engine takes.
+# Larger than any real command.
 MOST_CHARACTERS = 1 << 20
-MOST_BYTES = 1 << 20  # longer than any script that starts a container
-LONGEST_PATH = 256  # of what is asked for as a file: a system refuses longer names
+MOST_BYTES = 1 << 20  # larger than any real script
+LONGEST_PATH = 256  # a longer text is not checked as a file name
 
 
 @dataclass(frozen=True)
 class Linted:
-    """One container, or the part of a text that is not read: its name in the output, and the remarks."""
+    """One container, or the unread parts of a text: its name in the output, and the remarks."""
 
     name: str
     remarks: tuple[Remark, ...]
 
 
 def lint_run(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print every remark; exit 3 when one is an error."""
+    """Print all remarks. The exit code is 3 if one is an error."""
     ground = _ground(context.catalog(), arguments)
     linted = _of_files(arguments, ground) if arguments.file else _of_text(_text(arguments.text), ground)
     remarks = [one for item in linted for one in item.remarks]
@@ -74,7 +74,7 @@ def _text(text: str | None) -> str:
         if len(os.fsencode(text)) < LONGEST_PATH and Path(text).is_file():
             raise UsageError("this is a file, not a command", where=text, hint=f"`build.py lint-run --file {text}`")
         return text
-    if sys.stdin is None:  # what `<&-` leaves
+    if sys.stdin is None:  # closed with `<&-`
         raise UsageError("standard input is closed", hint="build.py lint-run - < FILE, or the command itself")
     found = sys.stdin.read(MOST_CHARACTERS + 1)
     if len(found) > MOST_CHARACTERS:
@@ -111,14 +111,14 @@ def _of_files(arguments: argparse.Namespace, ground: Ground) -> list[Linted]:
 
 
 def _read_script(path: Path) -> str:
-    """Return the text of a shell script, by its name or its first line; "" for another file, or one without text.
+    """Return the text of a shell script, recognised by its name or first line; "" for any other file.
 
-    Raises `UsageError` for a page of text, which is neither a script nor YAML.
+    Raises `UsageError` for a Markdown or reStructuredText page.
     """
     if path.suffix.lower() in {".md", ".markdown", ".rst"}:
         hint = "give its command alone: build.py lint-run 'docker run …'"
         raise UsageError("a page of text is not read", where=str(path), hint=hint)
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would block
         return ""
     try:
         with path.open("rb") as file:

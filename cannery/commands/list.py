@@ -1,4 +1,4 @@
-"""`list` and `show`: what the catalog holds; `completion`: what completes commands and profiles in a shell."""
+"""`list` and `show` print the catalog, and `completion` prints a script for shells."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def show(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print one profile: components with pin, source and reason, bounds, environment."""
+    """Print one profile: components with pin, source and reason, bounds, driver and shared memory."""
     from cannery.recipe.select import select
 
     catalog = context.catalog()
@@ -123,7 +123,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
-    """Yield the lines behind the components: bounds, substitutes, the driver that a guide asks for, shared memory."""
+    """Yield the lines after the components: bounds, substitutes, the required driver, shared memory."""
     from cannery.compat.rules.target import asking, who
     from cannery.compat.subject import Subject
 
@@ -139,8 +139,8 @@ def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
 
 
 def _show_settings(context: Context) -> ExitCode:
-    """Print each setting of this machine, its value without credentials, and where it was read."""
-    context.catalog()  # a mirror of what it does not have is an error
+    """Print each setting of this machine: its value without credentials, and where it was read."""
+    context.catalog()  # a mirror for an unknown index or host is an error
     rows = [*context.settings.rows(str(context.cache)), *_host_rows(context)]
     values = [{"name": name, "value": value, "from": origin} for name, value, origin in rows]
     one, two = (max(len(row[column]) for row in rows) for column in (0, 1))
@@ -149,7 +149,7 @@ def _show_settings(context: Context) -> ExitCode:
 
 
 def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
-    """Yield the settings of other programs of this host, in the same form."""
+    """Yield the settings of other programs on this host, in the same form."""
     pip, of_pip = context.pip, "pip's settings"
     yield "pip index-url", shown(pip.index_url), of_pip
     yield "pip extra-index-url", " ".join(map(shown, pip.extra_index_urls)), of_pip
@@ -165,13 +165,13 @@ def _host_rows(context: Context) -> Iterator[tuple[str, str, str]]:
 
 
 def _pythons(profile: Profile, catalog: Catalog) -> list[dict[str, str]]:
-    """Return the further Pythons of a profile, each with the OS that has an image with it."""
+    """Return the further Pythons of a profile, each with the OS of its base image."""
     line = catalog.bases[without_build(profile.target.cann)]
     return [{"python": python, "os": os} for python, os in further_pythons(profile, line)]
 
 
 def _target(profile: Profile) -> dict[str, Any]:
-    # Not `model_dump`, for which pydantic would build a serializer: that takes longer than the rest.
+    # For `model_dump`, pydantic would build a serializer, which takes longer than the rest of the command.
     target = profile.target
     return {"cann": target.cann, "chip": target.chip, "os": target.os, "python": target.python, "arch": target.arch}
 
@@ -180,7 +180,7 @@ PROFILES = "_cannery_profiles"
 
 
 def completion(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print the script that completes `cannery` in bash or zsh, made from the parser and the catalog's profiles."""
+    """Print a completion script for bash or zsh, made from the parser and the catalog's profiles."""
     import shtab
 
     names = " ".join(sorted(context.catalog().profiles))
@@ -192,7 +192,7 @@ def completion(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _profiles(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the arguments that take a profile, of every command and action."""
+    """Yield the profile arguments of all commands and actions."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way
         if action.dest == "profile":
             yield action

@@ -1,4 +1,4 @@
-"""`lock`: resolve version sets into lock files; `outdated`: report newer versions that work together."""
+"""`lock` resolves version sets into lock files. `outdated` reports newer versions that work together."""
 
 from __future__ import annotations
 
@@ -39,20 +39,17 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-# Resolutions at once: each is a process of uv's that mostly waits for an index, so threads are enough.
+# Parallel resolutions. Each is a process of uv that mostly waits for an index, so threads are enough.
 WORKERS = 4
-# Changed packages that are printed of a lock.
+# The most changed packages that are printed for a lock.
 SHOWN = 20
-# Seconds between two looks at whether those that were interrupted have ended, and after which they are killed.
+# Seconds between checks whether interrupted processes have ended, and until they are killed.
 TICK, GRACE = 0.1, 2.0
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A lock to make, its file, and the recipe that it is for (None: the build tools').
-
-    `standard` when the file is the committed one.
-    """
+    """A lock to make, its file, and its recipe (None for build tools). `standard`: the file is the committed one."""
 
     request: LockRequest
     path: Path
@@ -61,9 +58,9 @@ class Wanted:
 
 
 def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Resolve profiles (all when none is named) for every Python and arch, and the build tools; write images/locks.
+    """Resolve profiles (default: all) for every Python and arch, and the build tools, and write images/locks.
 
-    After a failure the others are still made and written; all failures are reported at the end.
+    After a failure, the other locks are still made and written. All failures are reported at the end.
     """
     options = options_of(arguments)
     catalog = context.catalog()
@@ -76,10 +73,10 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for file, day in dict.fromkeys((one.recipe.file, last_day(one.request)) for one in wanted if one.recipe):
         if day >= arguments.today:
             context.say(f"warning: {file}: {day}, up to which uploads count, is not over: a lock made later may differ")
-    _ = context.pip  # asked once, here, and not by every thread
+    _ = context.pip  # read once, before the threads start
     resolve = partial(resolve_lock, store, catalog, asked=Asked())
     jobs = [partial(resolve, one.request, recipe=one.recipe) for one in wanted]
-    made = 0  # those of profiles, which were asked for
+    made = 0  # locks of profiles, without those of build tools
     with begun(jobs) as futures:
         for one, future in zip(wanted, futures, strict=True):
             try:
@@ -92,15 +89,15 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def last_day(request: LockRequest) -> str:
-    """Return the latest of the days up to which uploads count."""
+    """Return the latest date bound of a request."""
     return max((request.exclude_newer, *dict(request.package_dates).values()))
 
 
 @contextmanager
 def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
-    """Begin `jobs`, a few at a time, and yield their futures in order.
+    """Run `jobs`, a few at a time, and yield their futures in order.
 
-    After an interrupt no other job begins; the processes of running jobs are ended and waited for.
+    After an interrupt, no further job starts, and the processes of running jobs are ended.
     """
     pool = ThreadPoolExecutor(WORKERS)
     futures = [pool.submit(job) for job in jobs]
@@ -111,16 +108,16 @@ def begun(jobs: Sequence[Callable[[], T]]) -> Iterator[list[Future[T]]]:
             pool.shutdown(wait=False, cancel_futures=True)
             start = time.monotonic()
             while any(future.running() for future in futures):
-                # Again and again: one that asked an index may start the next.
+                # Repeated, because a job that was querying an index may start another process.
                 _end_children(signal.SIGTERM if time.monotonic() - start < GRACE else signal.SIGKILL)
                 time.sleep(TICK)
         raise
     finally:
-        pool.shutdown(cancel_futures=True)  # a further interrupt may come before signals are held
+        pool.shutdown(cancel_futures=True)  # another interrupt may come before signals are delayed
 
 
 def _end_children(number: signal.Signals) -> None:
-    """End the children: Ctrl-C in a terminal reaches them, but a SIGTERM to this process does not."""
+    """Signal the child processes: unlike Ctrl-C in a terminal, a SIGTERM to this process does not reach them."""
     for listing in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
             for child in listing.read_text(encoding="ascii").split():
@@ -128,7 +125,7 @@ def _end_children(number: signal.Signals) -> None:
 
 
 def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
-    """Raise one error for all `failures` of `count` locks, with the worst exit code; nothing without failures."""
+    """Raise one error for all `failures` of `count` locks, with the worst exit code, if there are any."""
     if not failures:
         return
     worst = max(failures, key=lambda failure: failure.code)
@@ -147,7 +144,7 @@ def _wanted(
         yield from (error for file, error in catalog.broken.items() if file.startswith("profiles/"))
     for name in dict.fromkeys(arguments.profile) or catalog.profiles:
         target = find_profile(catalog, name).target
-        # A profile may name its own Python, or an arch, twice.
+        # A profile may list its own Python, or an arch, twice.
         for python in dict.fromkeys((arguments.python,) if arguments.python else (target.python, *target.pythons)):
             yield from _wanted_on(store, catalog, name, replace(given, python=python))
     pythons = {v for p in catalog.profiles.values() for v in (p.target.python, *p.target.pythons)}
@@ -158,7 +155,7 @@ def _wanted(
 
 
 def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) -> Iterator[Wanted | CanneryError]:
-    """Yield the locks of one Python: those of the profile's arches, and beside them those of a stand-in of its own."""
+    """Yield the locks of one Python for the profile's arches, and also for a stand-in with substitutes."""
     try:
         recipe = bind(store, catalog, name, options)
     except CanneryError as error:
@@ -176,12 +173,12 @@ def _wanted_on(store: LockStore, catalog: Catalog, name: str, options: Options) 
 
 
 def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
-    """Write a lock, and print it and how its packages have changed; one of the build tools where it has changed."""
+    """Write a lock, and print it with its changed packages. An unchanged lock of build tools is not printed."""
     before = present_lock(store, lock_path(store, wanted.request)) if wanted.standard else None
     if wanted.standard:
         made = with_known_files(made, before)
     changed = write_lock(store, wanted.path, made)
-    if wanted.recipe is None and not changed:  # of the build tools
+    if wanted.recipe is None and not changed:
         return
     size = sum(p.size for p in made.packages) / 1e6
     missing = ", ".join(f"{p.name} (index {p.index} not reached)" for p in made.packages if not p.complete)
@@ -203,9 +200,9 @@ def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
 
 
 def outdated(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what is newer than in the lock of the target. A lock that is missing or stale is exit 3.
+    """Print newer versions than in the target's lock. The exit code is 3 if the lock is missing or stale.
 
-    Raises `NetworkError` where no index answers.
+    Raises `NetworkError` if no index answers.
     """
     catalog = context.catalog()
     store = lock_store(context)

@@ -1,4 +1,4 @@
-"""Several images in one run: profiles, chips and architectures, one after the other, with one table at the end."""
+"""Several images in one run, for several profiles, chips and architectures, with one table at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one image: an exit code, what is printed, and what --json prints."""
+    """The result of one image: an exit code, its text, and its JSON value."""
 
     code: ExitCode
     text: str
@@ -29,7 +29,7 @@ class Outcome:
 
 
 def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
-    """Return the arguments of each image that is asked for. --chip and --arch take several, with commas between them.
+    """Return the arguments for each image. --chip and --arch may have several values, separated by commas.
 
     Raises `UsageError` for an option that only one image can have, and for a list with an empty or unknown word.
     """
@@ -45,12 +45,12 @@ def cells_of(arguments: argparse.Namespace) -> list[argparse.Namespace]:
                 "--output oci:DIR is for one image", hint="push them (--push), or make one after the other"
             )
         for cell in cells:
-            cell.begun = {}  # a stamp is of a command line, and this is a part of one
+            cell.begun = {}  # a stamp is for a whole command line
     return cells
 
 
 def _given(arguments: argparse.Namespace, name: str) -> list[str | None]:
-    """Return the values of an option in canonical form, since two names of one chip are one image."""
+    """Return the values of an option in canonical form, because two names of one chip mean one image."""
     text = getattr(arguments, name)
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(words):
@@ -65,9 +65,9 @@ def make_all(
     context: Context,
     make: Callable[[argparse.Namespace, Context], Outcome],
 ) -> ExitCode:
-    """Make each image, print a table of them; return the first exit code that is no success.
+    """Make each image and print a table. Return the first exit code that is not success.
 
-    The first failure ends the run, unless --keep-going is given. Raises `UsageError` for an image that cannot be named.
+    The first failure ends the run, except with --keep-going. Raises `UsageError` for an unknown profile or chip.
     """
     for cell in cells:
         # An unknown profile or chip ends the run before the first image is made.

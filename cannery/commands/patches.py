@@ -1,4 +1,4 @@
-"""`patches`: list patch sets, show what they change, try one on another commit, make one."""
+"""`patches`: lists patch sets, shows their changes, tries one on another commit, and makes one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     Results = Sequence[tuple[PatchSet, Sequence[PatchResult]]]
 
 
-# Where sets are in a checkout.
+# The folder of sets in a checkout.
 PATCHES = Path("images/patches")
-# Digits of a commit in a folder's name: those of verl_npu's.
+# Digits of a commit in a folder name, as in verl_npu.
 DIGITS = 9
 USAGE_OF_NEW = "patches new REPO --tree DIR [--output DIR]"
 
@@ -40,7 +40,7 @@ def patches(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print every set by component, and which one each profile uses. Nothing is fetched."""
+    """Print all sets by component, with the profiles that use them. Nothing is fetched."""
     catalog = context.catalog()
     wanted = arguments.profile
     if wanted is not None:
@@ -59,7 +59,7 @@ def _list(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print what the patches of a profile change, and where the plugin's own summary differs."""
+    """Print the changes of a profile's patches, and differences from the plugin's own summary."""
     from cannery.patches.io.patching import summary
     from cannery.patches.summary import summary_lines
 
@@ -84,7 +84,7 @@ def _summary(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Try the sets for a commit on another one, and print what becomes of each patch."""
+    """Try the sets for a commit on another commit, and print the result of each patch."""
     from cannery.patches.io.git_apply import git_repository
     from cannery.patches.io.port import full_commit, ported, sets_for, some_commit, source_component
     from cannery.sources.io.export import TreeReader
@@ -113,14 +113,14 @@ def port(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _fetched(context: Context, catalog: Catalog, component: str, commit: str) -> Path:
-    """Return the tar of a component's tree at a commit, fetched where it is not there yet."""
+    """Return the tar of a component's tree at a commit. It is fetched if it is missing."""
     from cannery.recipe.recipe import ChosenSource
     from cannery.sources.io.fetch import fetch_sources
     from cannery.sources.plan import source_request
 
     known = catalog.sources[component]
     chosen = ChosenSource(component, known, None, "", context.arch, commit=commit)
-    # No layer is made of this tree, so its time does not matter.
+    # No layer is made from this tree, so its mtime does not matter.
     request = source_request(chosen, catalog.hosts, epoch=0)
     (file,) = fetch_sources([request], context.sources(catalog))
     return file.tar
@@ -143,11 +143,11 @@ def _print_ported(context: Context, results: Results, to: str) -> None:
 
 
 def _write(context: Context, git: Git, results: Results, output: Path, to: str) -> None:
-    """Write ported sets, each patch as it would be made on the new tree; those that are there already are left out."""
+    """Write ported sets, with each patch made anew on the new tree. Patches that the tree already has are left out."""
     from cannery.patches.io.folders import write_set
 
     for found, patches in results:
-        # Sets of one repo and commit cannot share a folder of sets: patches of the same name would meet.
+        # Sets for one repo and commit need separate folders, because their patches may have the same names.
         inner = re.sub(r"[^\w.]+", "-", found.keeper) if len(results) > 1 else ""
         new = [one for one in patches if not one.already]
         texts = {f"{one.patch.name}.patch": git.diff(one.changes) for one in new}
@@ -159,7 +159,7 @@ def _write(context: Context, git: Git, results: Results, output: Path, to: str) 
 
 
 def new(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Make a set of the changes in a working tree: one patch for each file."""
+    """Make a set from the changes in a working tree: one patch for each file."""
     from cannery.patches.io.folders import write_set
     from cannery.patches.io.port import new_set, source_component
 

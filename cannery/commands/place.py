@@ -1,4 +1,4 @@
-"""Where the image of a command is: in the engine of this host, or without one in its image store; engine errors."""
+"""The place of a command's image: the engine of this host, or without one, the image store. Also: engine errors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 def engine_place(context: Context) -> EnginePlace:
-    """Return the engine of this host. Raises as `find_engine`."""
+    """Return the engine of this host. Raises like `find_engine`."""
     engine = find_engine(context.env)
     return EnginePlace(engine, docker_client(engine), context.env)
 
 
 def image_place(context: Context) -> ImagePlace:
-    """Return the engine that answers, else the image store.
+    """Return the running engine, or else the image store.
 
-    Raises `UnableError` where a named engine does not answer, and where this host can run nothing without an engine.
+    Raises `UnableError` if a named engine does not answer, or if this host cannot run images without an engine.
     """
     place = making_place(context)
     if isinstance(place, StorePlace) and place.why_not:
@@ -45,9 +45,9 @@ def image_place(context: Context) -> ImagePlace:
 
 
 def making_place(context: Context, output: str | None = None) -> ImagePlace:
-    """Return a place as `image_place` does, or the one that --output names, even if this host can run nothing.
+    """Return a place like `image_place`, or the one of --output, even if this host cannot run images.
 
-    Much of an image needs no run.
+    Much of an image can be made without running it.
     """
     place, error = _chosen(context, output)
     if isinstance(place, EnginePlace) or not (why := why_not(context.cache)):
@@ -59,7 +59,8 @@ def making_place(context: Context, output: str | None = None) -> ImagePlace:
 def place_with(context: Context, name: str, *, runs: bool = False) -> ImagePlace:
     """Return the place that has an image: the engine, or the image store if the engine does not have it.
 
-    If neither has it, return as `kept_place`; or as `image_place` with `runs`, for a command that runs the image.
+    If neither has it, the result is that of `kept_place`. `runs` is for a command that runs the image: then it is that
+    of `image_place`.
     """
     place = (image_place if runs else kept_place)(context)
     if isinstance(place, StorePlace) or place.find(name) is not None or _store(context).find(name) is None:
@@ -70,9 +71,9 @@ def place_with(context: Context, name: str, *, runs: bool = False) -> ImagePlace
 
 
 def kept_place(context: Context) -> ImagePlace:
-    """Return the engine that answers, else the image store, for what moves images and runs nothing.
+    """Return the running engine, or else the image store, for a command that does not run images.
 
-    Raises `UnableError` where a named engine does not answer.
+    Raises `UnableError` if a named engine does not answer.
     """
     return _chosen(context, None)[0]
 
@@ -80,7 +81,8 @@ def kept_place(context: Context) -> ImagePlace:
 def enter_namespace(context: Context, program: str, output: str | None) -> None:
     """Start this command again as root of a user namespace, if there is no engine and the user is not root.
 
-    Return if the user is root, has an engine, or cannot have a namespace: a step that needs root then reports that.
+    Returns if the user is root, has an engine, or cannot have a namespace. In that case, a step that needs root reports
+    it.
     """
     if os.geteuid() == 0 or not can_be_root():
         return
@@ -103,7 +105,7 @@ def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineE
 
 
 def store_place(context: Context) -> StorePlace:
-    """Return the image store of this host. While it is in use `clean images` waits."""
+    """Return the image store of this host. While it is in use, `clean images` waits."""
     store = _store(context)
     lock = shared(use_lock(context.cache))
     if lock is not None:
@@ -145,13 +147,13 @@ def _fetch(context: Context, store: Store, layers: Sequence[Layer]) -> None:
 
 
 def use_lock(cache: Path) -> Path:
-    """Return the file that is locked by each run that uses the image store."""
+    """Return the lock file of the runs that use the image store."""
     return cache / "images.use"
 
 
 @contextmanager
 def engine_errors() -> Iterator[None]:
-    """Raise `UnableError` in place of the engine's and the SDK's errors, in a block or as a decorator."""
+    """Turn errors of the engine and the SDK into `UnableError`, in a block or as a decorator."""
     import docker.errors
     import requests
 

@@ -1,4 +1,4 @@
-"""Proofs from hosts with NPUs: `verify --record` writes one, `proofs add` files it in images/proofs, tables show it."""
+"""Proofs from hosts with NPUs: `verify --record` writes one, and `proofs add` adds it to images/proofs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OTHER_FILE = "name another file with --record"
 def driver_to_record(arguments: argparse.Namespace, catalog: Catalog, plan: Plan) -> str:
     """Return this host's driver version.
 
-    Raises `UsageError` or `UnableError` where there is nothing to record, or its file cannot be written.
+    Raises `UsageError` or `UnableError` if there is nothing to record, or if the file cannot be written.
     """
     from cannery.commands import run
     from cannery.host.io.look import read_tree
@@ -80,7 +80,7 @@ def _first(error: ValidationError) -> str:
 
 
 def read_proof(path: Path) -> Proof:
-    """Return the proof of a file. Raises `UsageError` for a file that cannot be read, or is not a proof."""
+    """Return the proof in a file. Raises `UsageError` if it cannot be read or is not a proof."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
@@ -95,7 +95,7 @@ def read_proof(path: Path) -> Proof:
 
 
 def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Check a proof against the plan that its profile has here, and file it below images/proofs.
+    """Check a proof against the current plan of its profile, and add it to images/proofs.
 
     Raises `FindingsError` for a proof of another plan, a forged one, or one that proves nothing.
     """
@@ -116,7 +116,7 @@ def add(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _target(proof: Proof) -> Options:
-    """Return the target of a proof as the command line has it."""
+    """Return the target of a proof as options."""
     from cannery.recipe.recipe import Options
 
     given: dict[str, Any] = {str(name): value for name, value in proof.target.items()}
@@ -128,7 +128,7 @@ def _folder(context: Context) -> Path:
 
 
 def proofs_of(context: Context, profile: str) -> list[Proof]:
-    """Return the proofs of a profile, the newest first; other files are reported and left out."""
+    """Return the proofs of a profile, the newest first. Invalid files are reported and left out."""
     found = []
     for path in sorted((_folder(context) / profile).glob("*.json"), reverse=True):
         try:
@@ -144,10 +144,10 @@ def proofs_of(context: Context, profile: str) -> list[Proof]:
 
 
 def proved(context: Context, catalog: Catalog, profile: str, plan: Plan | None = None) -> str:
-    """Return the proof of a profile in words: of `plan`, or of its target's present plan; else of an earlier plan."""
+    """Return a text about the proof of a profile: for `plan` or the current plan, or else for an earlier plan."""
     found = proofs_of(context, profile)
     for proof in found:
-        from cannery.pipeline import planned  # `list` does without it where nothing is proved
+        from cannery.pipeline import planned  # `list` does not need it without proofs
 
         try:
             now = plan or planned(context, profile, _target(proof), catalog=catalog).plan

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, is_push: bool = False) -> Dock:
-    """Return the place of `plan` in `registry`, reached as this host and its engine reach it."""
+    """Return the image of `plan` in `registry`, with the access settings of this host and its engine."""
     plain = place.engine.plain if isinstance(place, EnginePlace) else insecure_registries()
     access = replace(access_of(context.pip, context.env), plain=plain, actions="pull,push" if is_push else "")
     show = partial(transfer, stream=sys.stderr, is_terminal=context.is_terminal)
@@ -56,7 +56,7 @@ def dock_of(context: Context, place: ImagePlace, plan: Plan, registry: str, *, i
 class Push:
     """The options of a push: replace another image, attach documents, sign.
 
-    `proof` is what an image without a whole one may have: it then goes under a tag that ends with that word.
+    `proof` is the lesser proof that the image may have. Its tag then ends with that word.
     """
 
     is_forced: bool
@@ -66,14 +66,14 @@ class Push:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, context: Context) -> Push:
-        """Read the command line. Raises as `find_signer`: before anything is built or pushed."""
+        """Read the command line, before anything is built or pushed. Raises like `find_signer`."""
         signer = find_signer(arguments.sign, context.env) if arguments.sign is not None else None
         return cls(arguments.force, arguments.attach, signer, arguments.proof)
 
 
 @engine_errors()
 def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Push the image of a profile under its tag, then let the moving tag follow. Raises as `push_made`."""
+    """Push the image of a profile under its tag, then update the moving tag. Raises like `push_made`."""
     registry, how = parse_registry(arguments.registry), Push.of(arguments, context)
     catalog, plan = _planned(context, arguments)
     push_made(Work(context, catalog, plan, place_with(context, plan.reference)), registry, how)
@@ -81,10 +81,10 @@ def push(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def push_made(work: Work, registry: str, how: Push) -> None:
-    """Push the image of a plan from its place, and print what is in the registry then.
+    """Push the image of a plan, and print the image in the registry.
 
-    Raises `FindingsError` for an image that verify has not passed (unless its lesser proof is allowed), that its tag
-    does not describe, or whose tag is taken; where it is forced that tag is replaced.
+    Raises `FindingsError` if verify has not passed (unless its lesser proof is allowed), if the image is not what its
+    tag describes, or if the registry has another image with that tag (unless it is forced).
     """
     context, plan = work.context, work.plan
     image = work.place.needed(plan.reference, plan.recipe.name)
@@ -115,7 +115,7 @@ def push_made(work: Work, registry: str, how: Push) -> None:
 
 
 def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push) -> None:
-    """Attach the bill of materials and the provenance to an image that is in the registry, and sign it and them."""
+    """Attach the bill of materials and the provenance to an image in the registry, and sign all of them."""
     from cannery.commands.report import documents_of
 
     entry = now.needed(dock.arch)
@@ -132,7 +132,7 @@ def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push
 
 
 def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, Plan]:
-    """Return the plan. --force first means the tag: a set with errors, which --force also allows, has another tag."""
+    """Return the plan. With --force, a set without errors keeps its normal tag; a set with errors gets -forced."""
     options = options_of(arguments)
     if options.force:
         with suppress(FindingsError):
@@ -141,9 +141,9 @@ def _planned(context: Context, arguments: argparse.Namespace) -> tuple[Catalog, 
 
 
 def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, allowed: str) -> str:
-    """Return "" for an image that has passed verify, else the lesser proof that it has, if that is `allowed`.
+    """Return "" for an image that has passed verify, or else its lesser proof, if that is `allowed`.
 
-    Raises `FindingsError` where it is not, or where the image is not what its tag describes.
+    Raises `FindingsError` if it is not allowed, or if the image is not what its tag describes.
     """
     plan = dock.plan
     faults = content_faults(dock, image)
@@ -164,7 +164,7 @@ def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, a
 
 @engine_errors()
 def pull(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Pull the prebuilt image of exactly this plan, and give it the tags that `image` gives."""
+    """Pull the prebuilt image of this plan, and give it the same tags as `image` does."""
     registry = parse_registry(arguments.registry)
     _, plan, _ = planned(context, arguments.profile, options_of(arguments))
     dock = replace(dock_of(context, kept_place(context), plan, registry), proof=arguments.proof)

@@ -1,4 +1,4 @@
-"""`sbom`, `report` and `diff`: the contents of an image, as a bill of materials, a page or a comparison."""
+"""`sbom`, `report` and `diff`: the content of an image as a bill of materials, a page or a comparison."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def sbom(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Write the bill of materials of a profile's image, or what is attached to an image in a registry.
+    """Write the bill of materials of a profile's image, or a document attached to an image in a registry.
 
-    No image is fetched or built. Raises `UsageError` for the provenance of an image that is in no registry.
+    No image is fetched or built. Raises `UsageError` for the provenance of an image that is not in a registry.
     """
     if "/" in arguments.profile:
         write_output(_attached(arguments, context, FORMATS[arguments.format]).text, arguments.output)
@@ -61,7 +61,7 @@ def _text(bill: Bill, kind: Kind) -> str:
 def _attached(arguments: argparse.Namespace, context: Context, kind: Kind) -> Document:
     """Read a document that is attached to an image in a registry.
 
-    Raises `UsageError` where there is none of that kind, and for options that a plan alone has.
+    Raises `UsageError` if there is none of that kind, and for options that only apply to a plan.
     """
     from cannery.ship.io.referrers import read_attached
     from cannery.ship.io.registry import access_of
@@ -79,9 +79,9 @@ def _attached(arguments: argparse.Namespace, context: Context, kind: Kind) -> Do
 
 
 def documents_of(context: Context, catalog: Catalog, plan: Plan, image: tuple[str, str, str]) -> list[Document]:
-    """Return what is attached to an image: its bill in two formats, and its provenance.
+    """Return the documents for an image: its bill of materials in two formats, and its provenance.
 
-    `image` is its reference in a registry, the digest of its manifest there, and the version of Cannery that made it.
+    `image` is its reference in a registry, the digest of its manifest, and the version of Cannery that made it.
     """
     from cannery.report.provenance import provenance_text
 
@@ -124,9 +124,9 @@ def report(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def write_output(text: str, output: str | None, default: str = "") -> None:
-    """Write a text to the file that --output names, else to `default`, whose folders are made, else print it.
+    """Write a text to the file of --output, or to `default` (whose folders are made), or print it.
 
-    Raises `UnableError`, and `UsageError` where the folder of `output` is missing.
+    Raises `UnableError`, and `UsageError` if the folder of `output` is missing.
     """
     file = output or default
     if not file:
@@ -139,7 +139,7 @@ def write_output(text: str, output: str | None, default: str = "") -> None:
     print(file)
 
 
-# What a file of a lock or a manifest ends with: a word that does is no image.
+# The suffixes of locks and manifests. A word with one of them is not an image.
 FILE_ENDS = {".txt", ".json"}
 
 
@@ -153,9 +153,9 @@ def diff(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def contents_of(context: Context, word: str, options: Options) -> Contents:
-    """Return what a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image of this host.
+    """Return the contents that a word of `diff` names: a file, a profile, REVISION:PROFILE, or an image on this host.
 
-    `options` are the target of a profile. Raises `UsageError` for what is none of these.
+    `options` are the target of a profile. Raises `UsageError` for any other word.
     """
     path = Path(word).expanduser()
     if path.is_file():
@@ -182,7 +182,7 @@ def _planned(context: Context, profile: str, options: Options) -> Contents:
 
 
 def _at_revision(context: Context, revision: str, profile: str, options: Options) -> Contents:
-    """Plan a profile as it was. Raises `UsageError` where this Cannery cannot: it reads images/ of its own time."""
+    """Plan a profile at a revision. Raises `UsageError` if this version of Cannery cannot read that images/."""
     name = f"{revision}:{profile}"
     with checkout_at(context.root, revision) as root:
         try:
@@ -194,14 +194,14 @@ def _at_revision(context: Context, revision: str, profile: str, options: Options
 
 
 def _of_image(context: Context, reference: str) -> Contents:
-    """Look into an image as `verify --against` does. Raises as `look_into`."""
+    """Read an image as `verify --against` does. Raises like `look_into`."""
     from cannery.commands.verify import check_reference, look_into
 
     check_reference(reference, "IMAGE")
     image = look_into(context, reference)
     try:
         found = of_manifest(reference, image.manifest or {})
-    except ValueError:  # it has none, or somebody edited it
+    except ValueError:  # missing or edited
         found = Contents(reference, {name: one.version for name, one in image.packages.items()}, {})
     return replace(found, layers={digest: digest for digest in image.config.layers}, env=image.config.env)
 

@@ -1,4 +1,4 @@
-"""`run` and `shell`: a container with this host's NPUs, or what starts one elsewhere, as text."""
+"""`run` and `shell`: start a container with this host's NPUs, or print the text that starts one elsewhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HOST_ROOT = Path("/")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Start a container with this host's NPUs, or print what starts one with the chip's full model."""
+    """Start a container with this host's NPUs, or print the text that starts one on a full machine of the chip."""
     form = _form(arguments)
     catalog, plan, _ = planned(context, arguments.profile, options_of(arguments))
     access = catalog.chips[plan.recipe.target.chip]
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
-    """Raise `UnableError` where the PCI bus shows NPUs, and none of the image's chip."""
+    """Raise `UnableError` if the PCI bus shows NPUs, but none of the image's chip."""
     shown = [catalog.drivers.pci[device] for device, _ in pci_devices(HOST_ROOT) or () if device in catalog.drivers.pci]
     if shown and recipe.target.chip not in shown:
         raise UnableError(
@@ -88,7 +88,7 @@ def refuse_other_chip(catalog: Catalog, recipe: Recipe) -> None:
 
 
 def shell(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Open a shell, or run a command, in a new container with this host's NPUs; without an engine, in a box."""
+    """Open a shell, or run a command, in a new container with this host's NPUs, or without an engine in a box."""
     arguments.run_command = arguments.run_command or list(SHELL)
     return run(arguments, context)
 
@@ -114,7 +114,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
     container = replace(container, request=replace(request, platform=engine.foreign(plan.recipe.target.arch)))
     words = docker_arguments(_with_caches(container, arguments, context, plan, make=True))
     sys.stdout.flush()
-    # The container's exit code becomes ours, signals and terminal go straight to the client.
+    # The container's exit code becomes ours, and the client gets signals and terminal directly.
     line = engine.command(*words)
     os.execve(line[0], line, context.env)  # noqa: S606 - no shell is wanted
 
@@ -122,7 +122,7 @@ def _start(arguments: argparse.Namespace, context: Context, plan: Plan, containe
 def _start_without_engine(
     arguments: argparse.Namespace, context: Context, plan: Plan, container: Container, error: NoEngineError
 ) -> NoReturn:
-    """Open a shell in a box. Raises `UnableError` for a job, after the command that starts it where an engine is."""
+    """Open a shell in a box. For a job, print the command for a host with an engine, and raise `UnableError`."""
     if arguments.command != "shell":
         print(docker_text(container))
         what = "no Docker engine is running, and a job needs one: on a host that has one, the command above starts it"
@@ -146,18 +146,18 @@ def _start_without_engine(
     )
     with signals_held() as came:
         code = subprocess.run(place.command(replace(box, network=True)), env=context.env, check=False).returncode
-        came.clear()  # they were the shell's
+        came.clear()  # they were for the shell
     sys.exit(code)
 
 
 def _from_root(volume: str) -> str:
-    """Return a volume with the whole path of its folder, as docker finds `./models`: a box begins in another one."""
+    """Return a volume with the absolute path of its folder: a box has another working directory."""
     folder = host_folder(volume)
     return f"{Path(folder).absolute()}{volume.removeprefix(folder)}" if folder else volume
 
 
 def _form(arguments: argparse.Namespace) -> RunFormat:
-    """Return the form that is printed. Raises `UsageError` for options that do not go together."""
+    """Return the form to print. Raises `UsageError` for options that contradict each other."""
     form = RunFormat(arguments.format or RunFormat.DOCKER)
     if arguments.format and not arguments.show:
         raise UsageError(f"--format {form} is text, and starts nothing", hint="add --print (make: PRINT=1)")
@@ -178,7 +178,7 @@ def _form(arguments: argparse.Namespace) -> RunFormat:
 
 
 def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> RunRequest:
-    """Return what is to run, but for the user's caches: those are looked at when all else is well."""
+    """Return the request to run, without the user's caches, which are checked last."""
     user = plan.recipe.profile.user
     registry = arguments.registry
     npus = _npus(arguments, plan)
@@ -204,7 +204,7 @@ def _request(arguments: argparse.Namespace, context: Context, plan: Plan) -> Run
 
 
 def _npus(arguments: argparse.Namespace, plan: Plan) -> str:
-    """Return which NPUs the container gets. Without the option, an image on the stand-in base gets none."""
+    """Return the NPUs for the container. By default, an image on the stand-in base gets none."""
     if arguments.npus is not None:
         return str(arguments.npus).lower()
     by_runtime = arguments.runtime is not None
@@ -214,7 +214,7 @@ def _npus(arguments: argparse.Namespace, plan: Plan) -> str:
 def _with_caches(
     container: Container, arguments: argparse.Namespace, context: Context, plan: Plan, *, make: bool
 ) -> Container:
-    """Return `container` with the user's caches in it, unless they are not wanted; `make` makes missing ones."""
+    """Return `container` with the user's caches, unless they are not wanted; `make` makes missing folders."""
     user, request = plan.recipe.profile.user, container.request
     is_another_host = arguments.registry is not None
     if arguments.no_caches or is_another_host or (user is None and not request.is_root):
@@ -224,7 +224,7 @@ def _with_caches(
 
 
 def _known_value(context: Context, text: str) -> str:
-    """Return `NAME` of a variable that names cards as `NAME=VALUE`, so that it is checked; docker looks others up."""
+    """Return a variable that names cards as `NAME=VALUE`, so that it is checked. Docker reads the values of others."""
     return f"{text}={context.env[text]}" if text in {GIVEN, VISIBLE} and text in context.env else text
 
 

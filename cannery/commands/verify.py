@@ -1,4 +1,4 @@
-"""`verify`: run the verify script in a built image. `verify --against`: compare an image made by hand with profiles."""
+"""`verify` runs the verify script in an image. `verify --against` compares an image made by hand with profiles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cannery.context import Context
     from cannery.plan import Plan
 
-# Options of verify that are about an image of Cannery's, or about a set that would have to be resolved.
+# Options of verify that only apply to an image of Cannery, or to a set that would have to be resolved.
 NOT_WITH_AGAINST = (
     *("image", "level", "require_npu", "pin", "sources", "force"),
     *("src", "patches", "git_mirror", "wheelhouse", "record", "json"),
@@ -43,7 +43,7 @@ BASE_LABEL = "org.cannery.base.kind"
 
 
 def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Verified:
-    """Run the verify script in an image that was built or pulled, and print the report; a pass is remembered."""
+    """Run the verify script in a built or pulled image, and print the report. A pass is stored."""
     context, plan = work.context, work.plan
     if plan.recipe.target.arch is not context.arch and not arguments.builder:
         context.say("verifying under emulation: some minutes")
@@ -58,7 +58,7 @@ def verify_built(arguments: argparse.Namespace, work: Work, built_id: str) -> Ve
 
 
 def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
-    """Verify, and print each check as it ends: failures, warnings and a line a level, or `every` check."""
+    """Verify, and print failures, warnings and a line for each level as checks end, or `every` check."""
     if work.context.is_json:
         return verified(work, request, lambda _check: None)
     printer = CheckPrinter(lambda line: print(line, flush=True), every=every)
@@ -68,7 +68,7 @@ def _printed(work: Work, request: VerifyRequest, *, every: bool) -> Verified:
 
 
 def _request(arguments: argparse.Namespace, plan: Plan, image: str, image_id: str) -> VerifyRequest:
-    """Return what is to be verified in an image of `plan`, whose script is the image's own."""
+    """Return the request to verify an image of `plan` with the script in the image."""
     recipe = plan.recipe
     return VerifyRequest(
         image=image,
@@ -119,12 +119,12 @@ def verify_image(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def exit_code(result: Verified | None) -> ExitCode:
-    """Return what a verify script's own status means as an exit code; DONE where none was run."""
+    """Return the exit code for the status of the verify script; DONE if it was not run."""
     return {0: ExitCode.DONE, 3: ExitCode.UNABLE}.get(result.status if result else 0, ExitCode.VERIFY_FAILED)
 
 
 def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
-    """Print how an image differs from PROFILE, or from the nearest profile; exit 6 where a difference matters."""
+    """Print how an image differs from PROFILE or the nearest profile. The exit code is 6 if a difference matters."""
     _check_options(arguments)
     catalog = context.catalog()
     if arguments.profile:
@@ -136,14 +136,14 @@ def against(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def check_reference(text: str, option: str) -> None:
-    """Raise `UsageError` for an image reference that no engine takes, or that may have a secret in it."""
+    """Raise `UsageError` for an image reference that is not valid or may have a secret."""
     if fault := reference_fault(text):
         raise UsageError(f"{option}: {fault}", hint=REGISTRY_HINT)
     parse_reference(text, option)
 
 
 def look_into(context: Context, reference: str) -> Image:
-    """Return what is in an image, by its own Python. Raises as `find_image`, `read_image` and `place_with`."""
+    """Return the content of an image, read by its own Python. Raises like `find_image`, `read_image`, `place_with`."""
     bases = context.catalog().bases
     place = place_with(context, reference, runs=True)
     config = find_image(place, reference)
@@ -154,7 +154,7 @@ def look_into(context: Context, reference: str) -> Image:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise `UsageError` for a malformed reference, and for options that do not go with --against."""
+    """Raise `UsageError` for an invalid reference, and for options that cannot be used with --against."""
     check_reference(arguments.against, "--against")
     given = [name for name in NOT_WITH_AGAINST if getattr(arguments, name)]
     given += [] if arguments.profile else [name for name in TARGET if getattr(arguments, name)]
@@ -168,9 +168,9 @@ def _check_options(arguments: argparse.Namespace) -> None:
 def _comparisons(
     context: Context, catalog: Catalog, image: Image, arguments: argparse.Namespace
 ) -> tuple[tuple[Comparison, ...], dict[str, str]]:
-    """Compare with PROFILE, with the profile of the image's manifest, or with all; return also why some were skipped.
+    """Compare with PROFILE, with the profile in the image's manifest, or with all. Also return why some were skipped.
 
-    Raises `FindingsError` where no profile can be compared.
+    Raises `FindingsError` if no profile can be compared.
     """
     made_as = str((image.manifest or {}).get("profile", ""))
     one = arguments.profile or (made_as if made_as in catalog.profiles else "")
@@ -199,7 +199,7 @@ def _comparison(context: Context, catalog: Catalog, image: Image, name: str, opt
 
 
 def _options(catalog: Catalog, image: Image, arguments: argparse.Namespace, name: str) -> Options:
-    """Return the target to compare with: of the command line, else of the manifest, else what the image shows."""
+    """Return the target to compare with: from the command line, the manifest, or the content of the image."""
     given: dict[str, Any] = {key: getattr(options_of(arguments), key) for key in TARGET}
     manifest = image.manifest or {}
     if manifest.get("profile") == name:

@@ -1,1 +1,1 @@
-"""Makes the image of a plan: the foundation by BuildKit or in a sandbox, the rest on this host or by BuildKit."""
+"""Makes the image of a plan: BuildKit or a sandbox makes the foundation, this host or BuildKit makes the rest."""

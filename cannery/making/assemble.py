@@ -1,8 +1,8 @@
-"""Assembles an image on this host: writes its layers straight from wheels, texts and links, on top of a foundation.
+"""Assembles an image on this host: writes its layers directly from wheels, texts and links, on top of a foundation.
 
-The foundation is made once. It is in an engine or in the image store. An engine is sent only the layers that it is
-missing; the image store has the layers written into it. A trial is one layer, made in the same way on the locked image.
-`Work` carries the settings of this run.
+The foundation is made once, and is in an engine or in the image store. An engine is only sent the layers that it is
+missing. In the image store, the layers are written directly. A trial is one layer, made in the same way on the locked
+image. `Work` carries the settings of this run.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Bench:
 def python_image(work: Work, image: str) -> str | None:
     """Return the id of the image whose Python compiles byte code for the plan's target; None if there is none.
 
-    `image` is the id of an image for the target. Byte code does not depend on the architecture. If the target has
-    another architecture than this host, the stand-in base for this host is used: emulation would take minutes.
+    `image` is the id of an image for the target. Byte code does not depend on the architecture, and emulation takes
+    minutes. So for a target with another architecture, the stand-in base for this host is used.
     """
     plan = work.plan
     if plan.build_arch is plan.recipe.target.arch:
@@ -85,7 +85,7 @@ def bench(work: Work, image: str) -> Iterator[Bench]:
 
 
 def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...]:
-    """Return the wheels of some packages. Missing ones are fetched. Raises `NetworkError`."""
+    """Return the wheels of packages. Missing ones are fetched. Raises `NetworkError`."""
     files = fetch_wheels(work.context.downloads, work.catalog.indexes, packages)
     return tuple(Wheel(files[package.name], package.sha256) for package in packages)
 
@@ -113,7 +113,7 @@ def _content(work: Work, layer: Layer) -> Content:
 def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
     """Make layers, one per core at a time, in the image store or, for an engine, in files of the bench.
 
-    Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, `UnableError`.
+    Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, and `UnableError`.
     """
     modules = [modules_in(content, on.place.python) for content in contents]
     store = on.work.place.store if isinstance(on.work.place, StorePlace) else None
@@ -153,7 +153,7 @@ def _filed(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:
 
 
 def _new_file(folder: Path) -> IO[bytes]:
-    # It has no name, so that nothing is left of it after a kill.
+    # It has no name, so that a killed run leaves nothing behind.
     return tempfile.TemporaryFile(dir=folder)
 
 
@@ -162,8 +162,8 @@ def _code(on: Bench, modules: Sequence[Modules]) -> list[Path]:
 
 
 def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
-    """Return {DiffID: layer} in the order of `layers`. Layers whose DiffID no earlier run has noted are made."""
-    # The digests of the other kinds do not cover all of their content. They are small, and made in each run.
+    """Return {DiffID: layer} in the order of `layers`. Layers without a cached DiffID are made."""
+    # The digests of the other kinds do not cover all of their content. They are small and made in each run.
     kept = [layer for layer in layers if layer.kind in {LayerKind.GROUP, LayerKind.TREE}]
     known = {layer: one for layer in kept if (one := made_before(on.cache, _name(on, layer)))}
     wanted = [layer for layer in layers if layer not in known]
@@ -181,7 +181,7 @@ def _name(on: Bench, layer: Layer) -> str:
 def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
     """Store the image of `config` under a name in the engine or image store, with the layers that are missing there.
 
-    `layers` are the ones that can be made again, by DiffID. Raises as `made` and the place's `take`.
+    `layers` are those that this host can make, by DiffID. Raises like `made` and the place's `take`.
     """
     work = on.work
     found = work.place.find(reference)
@@ -195,7 +195,7 @@ def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Ma
 def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[str, IO[bytes]]) -> None:
     """Store the image of `config` under a name in the engine or image store; `layers` are those missing there.
 
-    Raises as the place's `take`, or as the store's `add`.
+    Raises like the place's `take`, or the store's `add`.
     """
     place, context = work.place, work.context
     if isinstance(place, StorePlace):
@@ -239,7 +239,7 @@ def source_ids(
 
 
 def forget_parts(on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer]) -> None:
-    """Remove the names of the images that sources were built on. The final image has their layers."""
+    """Remove the names of the intermediate images of sources. The final image has their layers."""
     layers = [layer for layer in on.work.plan.layers if layer.kind is LayerKind.SOURCE]
     for name in part_references([*base["RootFS"]["Layers"], *lower], layers):
         if on.work.place.find(name) is not None:

@@ -1,7 +1,6 @@
 """Provides the base image: makes a stand-in, or fetches a real base into the image store.
 
-With an engine, BuildKit fetches a real base itself. `Work` carries the settings of this run (`Context`); the modules
-that are called from here do not take them.
+With an engine, BuildKit fetches a real base.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 def make_standins(work: Work) -> None:
     """Make the stand-in base, for the target and for the architecture of the build host.
 
-    A base that this host cannot run is not made: only a foundation needs it. Raises as `ensure_rootfs`, `cann_layer`
-    and `give`.
+    A base that this host cannot run is not made, because only a foundation needs it. Raises like `ensure_rootfs`,
+    `cann_layer` and `give`.
     """
     context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
     wanted = [
@@ -68,7 +67,10 @@ def make_standins(work: Work) -> None:
 
 
 def standin_config(spec: StandInSpec, diff_ids: Sequence[str]) -> dict[str, Any]:
-    """Return the image configuration of a stand-in, without CMD as CANN images; `diff_ids` are Debian's and CANN's."""
+    """Return the image configuration of a stand-in, without CMD, as in CANN images.
+
+    `diff_ids` are those of the Debian system and of the layer on top.
+    """
     nothing = {"Config": {}, "RootFS": {"Layers": []}, "Architecture": str(spec.target.arch), "Os": "linux"}
     more = {"Entrypoint": list(entrypoint(spec.line.set_env)), "Shell": list(SHELL), "WorkingDir": "/"}
     words = [f"cannery: Debian {spec.data.suite} by debootstrap", "cannery: shape of CANN, stub libraries"]
@@ -85,7 +87,7 @@ def _standin_locks(work: Work) -> Iterator[tuple[str, Lock]]:
 def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
     """Return the name of the base for an architecture in the image store. A real base is fetched if it is missing.
 
-    Raises `NetworkError` if the registry refuses it, and as `fetch`.
+    Raises `NetworkError` if the registry refuses it, and like `fetch`.
     """
     plan = work.plan
     if plan.recipe.base.kind is BaseKind.STANDIN:
@@ -97,7 +99,7 @@ def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
 
 
 def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
-    """Fetch a real base from its registry; return its id."""
+    """Fetch a real base from its registry, and return its id."""
     from cannery.engine.io.transfer_view import transfer
     from cannery.engine.oci import RefusedError
     from cannery.ship.io.registry import access_of

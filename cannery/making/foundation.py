@@ -1,8 +1,7 @@
-"""Shares foundations through a registry: a machine that runs nothing and has no base can then assemble an image.
+"""Shares foundations through a registry, so that a machine that cannot run programs can still assemble an image.
 
-A foundation is `REGISTRY/cannery-foundation:<digest>`: several profiles may have the same one. With an engine it is
-pulled. In the image store its layers stay in the registry until something reads them: a push to that registry needs
-none of them.
+A foundation is `REGISTRY/cannery-foundation:<digest>`. Several profiles may share it. An engine pulls it. In the image
+store, its layers stay in the registry until something reads them. A push to that registry does not need them.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from cannery.ship.io.registry import Dock
 
 
-# A `sys.version`, which begins with the release. Its first words name the program that compiles here.
+# A `sys.version`. It begins with the release, from which the name of a Python on this host is derived.
 _PYTHON = re.compile(r"[0-9]+(\.[0-9]+){2}[a-z0-9+]*\s[\s\S]*")
 
 
 def take_foundation(work: Work, dock: Dock) -> None:
-    """Take the foundation of the plan of `work` from a registry, if it is there and not here. A failure is reported."""
+    """Get the plan's foundation from a registry, if it is there and not here. A failure is only reported."""
     place, name = work.place, foundation_reference(work.plan)
     here = place.find(name)
     if here and (isinstance(place, EnginePlace) or all(map(place.store.is_here, here.layers))):
@@ -52,16 +51,16 @@ def take_foundation(work: Work, dock: Dock) -> None:
 
 
 def share_foundation(work: Work, dock: Dock) -> None:
-    """Push the foundation of the plan of `work`, if it is here and not in the registry. A failure is reported.
+    """Push the plan's foundation, if it is here and not in the registry. A failure is only reported.
 
-    It gets the version of its Python as a label: that decides which byte code fits it.
+    It gets a label with the version of its Python, on which the byte code depends.
     """
     name = foundation_reference(work.plan)
     found, reference = work.place.find(name), published_reference(dock.registry, name)
     try:
         if found is not None and published(dock, reference) is None:
             _push(work, dock, found.id, reference)
-    except NetworkError as error:  # the image itself is there
+    except NetworkError as error:  # the image itself was pushed
         dock.say(f"foundation: not pushed as {reference}: {error}")
 
 

@@ -1,7 +1,4 @@
-"""Makes the image of a plan. BuildKit or a sandbox makes the foundation and sources, and this host the other layers.
-
-`Work` carries the settings of this run (`Context`); the modules that are called from here do not take them.
-"""
+"""Makes the image of a plan. BuildKit or a sandbox makes the foundation and sources, and this host the other layers."""
 
 from __future__ import annotations
 
@@ -38,11 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Built:
-    """A built image: id, bytes, layers (in all, names of the new ones), steps (cached, in all), build log.
+    """A built image: id, bytes, number of layers, names of new layers, cached and total steps, build log.
 
-    An image that was pulled instead of built has no steps and no log; `pulled` is where it came from. `seconds` is the
-    time of the whole command, which the caller sets. `remote` is how many layers are in a registry and not here: `size`
-    has their compressed bytes, as no more is known.
+    A pulled image has no steps and no log; `pulled` is where it came from. `seconds` is the time of the whole command,
+    which the caller sets. `remote` is the number of layers that are only in a registry. `size` includes their
+    compressed size, because the other size is not known.
     """
 
     id: str
@@ -58,7 +55,7 @@ class Built:
 
 
 def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:
-    """Render `work.plan` into `folder`, make the stand-in base if something is made on it, and make the image.
+    """Render `work.plan` into `folder`, make the stand-in base if it is needed, and make the image.
 
     The foundation comes from the registry of `dock`, if it is there.
 
@@ -141,7 +138,7 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
 
 
 def tried(work: Work, trial: Trial) -> Built:
-    """Make the image of `work.plan` as one layer on the locked image, which is in the engine or image store.
+    """Make the image of `work.plan` as one layer on the locked image in the engine or image store.
 
     Raises `BuildFailedError` for a wheel that cannot be installed, `NetworkError` and `UnableError`.
     """
@@ -160,7 +157,7 @@ def tried(work: Work, trial: Trial) -> Built:
     )
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
     if plan.recipe.base.kind is BaseKind.STANDIN and work.place.cannot(plan.recipe.target.arch):
-        make_standins(work)  # its Python compiles the byte code
+        make_standins(work)  # the stand-in's Python compiles the byte code
     with bench(work, parent["Id"]) as on:
         (layer,) = made(on, [trial_content(changes, on.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
@@ -171,10 +168,10 @@ def tried(work: Work, trial: Trial) -> Built:
 
 
 def trial_on(work: Work, options: Options) -> Trial | None:
-    """Return what the plan of `work` changes on the locked image; None if a whole image has to be built.
+    """Return the changes of `work.plan` on the locked image; None if a whole image has to be built.
 
-    A trial needs three things: only some wheels differ, the locked image of the profile is in the engine or image
-    store, and an engine accepts an archive without the layers that it already has.
+    A trial is possible if only some wheels differ, the locked image is in the engine or image store, and the engine
+    accepts an archive without the layers that it already has.
     """
     from cannery.assemble.trial import trial_of
 
@@ -193,9 +190,10 @@ def trial_on(work: Work, options: Options) -> Trial | None:
 
 
 def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the layers of an image that are not in `known`, the layers of other images; "base" once.
+    """Return the names of the layers of an image that are not in `known`, the layers of other images.
 
-    The last layers are those of the plan, in its order; a folder to start in adds one on the foundation.
+    The layers of the base are "base". The last layers are those of the plan, in its order. A working directory adds a
+    layer on the foundation.
     """
     before = set(known)
     folder = ["workdir"] if start_folder(plan.recipe) else []
@@ -208,7 +206,7 @@ def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str
 
 @contextmanager
 def whole_files(context: Context, plan: Plan) -> Iterator[None]:
-    """After a failed build, check the stored files. Remove those that the disk has damaged, and report their names."""
+    """After a failed build, check the stored files, remove those that the disk has damaged, and report their names."""
     try:
         yield
     except BuildFailedError as error:
@@ -222,5 +220,5 @@ def whole_files(context: Context, plan: Plan) -> Iterator[None]:
 
 
 def known_layers(place: ImagePlace) -> list[str]:
-    """Return the layers of every image that is there."""
+    """Return the layers of all images in the engine or image store."""
     return [layer for layers in place.chains() for layer in layers]

@@ -1,7 +1,4 @@
-"""Builds parts of an image from the rendered folder, by an engine's BuildKit or in sandboxes of this host.
-
-`Work` carries the settings of this run (`Context`); the modules that are called from here do not take them.
-"""
+"""Builds parts of an image from the rendered folder, with an engine's BuildKit or in sandboxes of this host."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from cannery.sandbox.io.stages import Root
 
 
-# The log of a build, in its rendered folder.
+# The log of a build in its rendered folder.
 LOG = "log/build.log"
 
 
@@ -49,9 +46,10 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How an image is built: by a buildx builder other than the engine's own ("": the engine's), without its cache.
+    """How an image is built. `builder` is a buildx builder; "" is the engine's own.
 
-    `cache` is a reference in a registry that the builder reads its cache from, and writes it to; "" for none.
+    `cache` is a reference in a registry from which the builder reads its cache, and to which it writes it, or "".
+    `no_cache` makes every layer again.
     """
 
     builder: str = ""
@@ -87,7 +85,7 @@ def why_baked(work: Work, options: BuildOptions) -> str:
 
 
 def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> tuple[int, int]:
-    """Build a part of the rendered folder by BuildKit, with the secrets of this host; return as `bake`."""
+    """Build a part of the rendered folder with BuildKit and the secrets of this host. Returns the result of `bake`."""
     from cannery.build.io.buildx import bake
 
     view = _step_view(work)
@@ -110,7 +108,7 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
     The moving tag is set after verify, so that it always names an image that has passed.
     """
     named = f"{part.target}.tags={part.reference}"
-    # Some registries take no OCI manifest (SWR), which is what newer engines that store by containerd make of an image.
+    # Some registries (SWR) do not accept OCI manifests, which engines with containerd's image store make by default.
     kind = "docker" if options.builder else "image"
     uncached = ("*.no-cache=true",) if options.no_cache else ()
     ref = f"type=registry,ref={options.cache}"
@@ -122,7 +120,7 @@ def _overrides(options: BuildOptions, part: Part) -> tuple[str, ...]:
 def boxed(work: Work, place: StorePlace, folder: Path, part: Part) -> tuple[int, int]:
     """Make a part of the rendered folder in sandboxes, and put its image into the store.
 
-    Return how many steps were cached, of how many. Raises as `make_stages`.
+    Returns the number of cached steps and of all steps. Raises like `make_stages`.
     """
     from cannery.sandbox.io.stages import StageRequest, make_stages
 
@@ -152,7 +150,7 @@ def _root(place: StorePlace, name: str) -> Root:
 
 @contextmanager
 def _step_secrets(work: Work) -> Iterator[Secrets]:
-    """Provide the secrets of this host while steps run. Raises as `host_secrets`."""
+    """Provide the secrets of this host while steps run. Raises like `host_secrets`."""
     from cannery.build.io.secrets import host_secrets
 
     context = work.context
@@ -176,7 +174,7 @@ def _step_view(work: Work) -> Callable[[], View]:
 
 
 class _Recording:
-    """A view that also keeps how long each step took."""
+    """A view that also records the duration of each step."""
 
     def __init__(self, shown: View, kept: list[Span]) -> None:
         self.update, self._shown, self._kept = shown.update, shown, kept
