@@ -10,12 +10,12 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.image import Settings, image_config
-from cannery.errors import NetworkError
 from cannery.lock.io.store import current_lock
 from cannery.making.assemble import give
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch
 from cannery.standin.tree import SHELL, entrypoint, labels
+from cannery.util.addresses import parse_reference
 from cannery.util.io.files import sha256_bytes, sha256_file
 from cannery.util.io.waiting import heartbeat
 from cannery.vocab import BaseKind
@@ -99,17 +99,16 @@ def stored_base(work: Work, place: StorePlace, arch: Arch) -> str:
 
 
 def _fetched(work: Work, place: StorePlace, arch: Arch) -> str:
-    """Fetch a real base from its registry, and return its id."""
+    """Fetch a real base from its registry, and return its id. Raises `NetworkError` if it is refused."""
     from cannery.engine.io.transfer_view import transfer
-    from cannery.engine.oci import RefusedError
-    from cannery.ship.io.registry import access_of
+    from cannery.ship.io.registry import access_of, refusals
     from cannery.store.io.transfer import Route, fetch
 
     context, reference = work.context, work.plan.base_source or work.plan.base_reference
     access = access_of(context.pip, context.env)
-    try:
-        with transfer(f"fetching {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view:
-            return fetch(place.store, Route(reference, access, view, context.say), str(arch)).id
-    except RefusedError as error:
-        hint = "the same command goes on from here; `docker login` has the account of a registry that asks for one"
-        raise NetworkError(f"the base cannot be fetched: {error}", where=reference, hint=hint) from error
+    host, hint = parse_reference(reference).registry, "the same command goes on from here"
+    with (
+        refusals(access, host, reference, hint, "the base cannot be fetched: "),
+        transfer(f"fetching {reference}", 0, sys.stderr, is_terminal=context.is_terminal) as view,
+    ):
+        return fetch(place.store, Route(reference, access, view, context.say), str(arch)).id

@@ -264,6 +264,19 @@ def test_a_base_of_a_registry_is_fetched_once(context: Context, tmp_path: Path) 
         assert caught.value.where == reference
 
 
+def test_a_base_whose_registry_wants_a_login_names_it(context: Context) -> None:
+    with StoringRegistry(login="me:s3cret") as registry:
+        vars(context).update(pip=PipSettings(), say=print)
+        recipe = SimpleNamespace(base=SimpleNamespace(kind=BaseKind.REAL), target=SimpleNamespace(arch=Arch.ARM64))
+        reference = f"{registry.host}/ascend/cann:1"
+        made: Any = SimpleNamespace(recipe=recipe, base_reference=reference, base_source="", build_reference=reference)
+        work: Any = SimpleNamespace(plan=made, context=context)
+        with pytest.raises(NetworkError, match="docker's settings have no login for it") as caught:
+            stored_base(work, module.store_place(context), Arch.ARM64)
+        assert caught.value.where == registry.host
+        assert f"`docker login {registry.host}`" in caught.value.hint
+
+
 def test_a_stand_in_is_the_one_that_was_made(context: Context) -> None:
     place = module.store_place(context)
     made = plan(Options(base="standin", arch=Arch.ARM64))
