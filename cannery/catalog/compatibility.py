@@ -14,7 +14,7 @@ from cannery.catalog import fields
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import specifier, version
-from cannery.catalog.target import canonical, parse_cann, parse_python, series_of
+from cannery.catalog.target import canonical, parse_cann, parse_python, parsed_version, series_of
 from cannery.errors import UsageError
 from cannery.vocab import Severity, did_you_mean
 
@@ -174,6 +174,26 @@ class Compatibility(Closed):
         for row in self.rows:
             found.setdefault(row.name, []).append(row)
         return {name: tuple(rows) for name, rows in found.items()}
+
+    @cached_property
+    def key_sets(self) -> dict[str, tuple[frozenset[str], ...]]:
+        """Normalised name → the keys of each of its rows, equal sets once."""
+        return {name: (*dict.fromkeys(frozenset(row.fits) for row in rows),) for name, rows in self.by_name.items()}
+
+    @cached_property
+    def followed(self) -> dict[str, tuple[str, ...]]:
+        """Normalised name → the distributions that have the same version number as its releases in every row.
+
+        torch_npu X.Y.Z extends torch X.Y.Z, and only works with that release.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for name, rows in self.by_name.items():
+            others = {CANN, PYTHON, DRIVER}
+            for row in rows:
+                base = parsed_version(row.version).base_version
+                others |= {key for key, fit in row.fits.items() if fit != base}
+            found[name] = tuple(dict.fromkeys(key for row in rows for key in row.fits if key not in others))
+        return found
 
     def denied(self, sources: Iterable[str]) -> tuple[Denied, ...]:
         """Return the rules in `deny` for a set that builds the distributions `sources` from source."""

@@ -8,7 +8,7 @@ whole set; those that change least come first.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON, Row
 from cannery.catalog.target import distance, parsed_version, without_build
-from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, weight
+from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, rows_of, weight
 from cannery.recipe.select import parse_pin, same_release, takes
 
 if TYPE_CHECKING:
@@ -123,26 +123,27 @@ class Solver:
             if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
                 yield name, key
         excused = {CANN, *proposed.overridden}
-        for row in (row for name in moved if self.keeps for row in releases(proposed, name)):
-            if same_release(row.version, proposed.versions[row.name]):
-                wrong = (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
-                yield from ((row.name, key) for key in wrong)
-                if PYTHON in row.fits and not all(holds(PYTHON, row.fits[PYTHON], python) for python in self.pythons):
-                    yield row.name, PYTHON
+        for rows in (rows for name in moved if self.keeps and (rows := rows_of(proposed, name))):
+            row = release(proposed, rows)
+            wrong = (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
+            yield from ((row.name, key) for key in wrong)
+            if PYTHON in row.fits and not all(holds(PYTHON, row.fits[PYTHON], python) for python in self.pythons):
+                yield row.name, PYTHON
 
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
         """Return what may move to fix a misfit: another release of `name`, or of `key` where `name` has moved."""
         if self._may_move(name, moved):
-            rows = {row.version: row for row in releases(proposed, name)}
+            known = {row.version: row for row in releases(proposed, proposed.rows.get(name, ()))}
             options = [
                 {name: version, **more}
-                for version in self._ranked(proposed, name, rows)
-                if (more := self._beside(proposed, rows[version], moved)) is not None
+                for version in self._ranked(proposed, name, known)
+                if (more := self._beside(proposed, known[version], moved)) is not None
             ]
             return sorted(options, key=len)
         if name in moved and self._may_move(key, moved):
-            cells = [row.fits[key] for row in releases(proposed, name) if row.version == moved[name] if key in row.fits]
-            fitting = [version for version in self.known(key) if any(takes(cell, version) for cell in cells)]
+            rows = [row for row in proposed.rows.get(name, ()) if row.version == moved[name]]
+            cell = release(proposed, rows).fits.get(key, "") if rows else ""
+            fitting = [version for version in self.known(key) if takes(cell, version)]
             return [{key: version} for version in self._ranked(proposed, key, fitting)]
         return []
 
@@ -163,21 +164,28 @@ class Solver:
         return sorted(ordered, key=lambda version: parsed_version(version).is_prerelease)
 
 
-def releases(subject: Subject, name: str) -> list[Row]:
-    """Return one row for each release of `name`: the cells of all its sources, the weightiest first where they differ.
+def releases(subject: Subject, rows: Iterable[Row]) -> list[Row]:
+    """Return one row for each release that `rows` of a distribution have, in their order."""
+    by_version: dict[str, list[Row]] = {}
+    for row in rows:
+        by_version.setdefault(row.version, []).append(row)
+    return [release(subject, rows) for rows in by_version.values()]
+
+
+def release(subject: Subject, rows: Sequence[Row]) -> Row:
+    """Return one row for the `rows` of a release: the cells of all its sources, the weightiest first where they differ.
 
     Of several rows of one source, the one that changes the set least counts.
     """
-    nearest: dict[str, dict[str, Row]] = {}
-    for row in sorted(subject.rows.get(name, ()), key=lambda row: cost(subject, row)):
-        nearest.setdefault(row.version, {}).setdefault(row.source, row)
-    found = []
-    for by_source in nearest.values():
-        heavy = sorted(by_source.values(), key=lambda row: weight(subject.table, row))
-        cells = {key: wanted for row in reversed(heavy) for key, wanted in row.fits.items()}
-        order = dict.fromkeys(key for row in heavy for key in row.fits)
-        found.append(heavy[0].model_copy(update={"fits": {key: cells[key] for key in order}}))
-    return found
+    if len(rows) == 1:
+        return rows[0]
+    nearest: dict[str, Row] = {}
+    for row in sorted(rows, key=partial(cost, subject)):
+        nearest.setdefault(row.source, row)
+    heavy = sorted(nearest.values(), key=partial(weight, subject.table))
+    cells = {key: wanted for row in reversed(heavy) for key, wanted in row.fits.items()}
+    order = dict.fromkeys(key for row in heavy for key in row.fits)
+    return heavy[0].model_copy(update={"fits": {key: cells[key] for key in order}})
 
 
 def cost(subject: Subject, row: Row) -> float:
@@ -207,13 +215,39 @@ def newest_pins(solver: Solver) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A row that is offered, and what else of the set goes with it, by name; `cost` is how much it changes."""
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A row that may be offered, and what else of the set goes with it. Each part is worked out once, if at all."""
 
+    solver: Solver
     row: Row
-    more: Mapping[str, str]
-    cost: float
+
+    @cached_property
+    def price(self) -> float:
+        """How much the row alone changes."""
+        return cost(self.solver.subject, self.row)
+
+    @cached_property
+    def beside(self) -> dict[str, str]:
+        """The distributions of the row that are in the set."""
+        row, subject = self.row, self.solver.subject
+        return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
+
+    @cached_property
+    def more(self) -> Mapping[str, str] | None:
+        """What else has to move, by name, so that the whole set fits; None where no set fits."""
+        row, subject = self.row, self.solver.subject
+        wanted = {key: fit for key, fit in self.beside.items() if fit[0].isdigit()}
+        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
+        found = self.solver.completed(moved, row.fits.get(CANN, ""))
+        if found is None or not _asks_hold(subject, found):
+            return None
+        return {name: version for name, version in found.items() if name not in moved}
+
+    @property
+    def cost(self) -> float:
+        """How much the whole set changes."""
+        return self.price + len(self.more or ()) * OTHER
 
 
 def offers(
@@ -227,31 +261,34 @@ def offers(
     `with_pins` adds the options for the first set, and the indexes that they need.
     """
     cann, known = subject.recipe.target.cann, list[Row]()
-    for row in {row.version: row for row in (*own, *releases(subject, name))}.values():
+    near = sorted(subject.rows.get(name, ()), key=partial(cost, subject))
+    for row in {row.version: row for row in (*own, *releases(subject, near))}.values():
         # Also a row for the target's CANN, where the makers of the release call that compatible.
         if CANN in row.fits and subject.table.compatible_with(row.name, row.fits[CANN], cann):
             known.append(row.model_copy(update={"fits": {**row.fits, CANN: cann}}))
         known.append(row)
-    every = [row for row in known if _has_base(subject, row) and (not clash or {*clash} & row.fits.keys())]
+    solver, fitting = Solver(subject), (row for row in known if _has_base(subject, row))
+    every = [Offer(solver, row) for row in fitting if not clash or {*clash} & row.fits.keys()]
     if not every:
         return NO_SET if subject.rows.get(name) else ""
-    rows = _distinct(subject, every)
-    kept = _nearest(subject, rows)
-    if not any(is_held(subject, whole.row, clash) for whole in kept):
-        kept += islice(_wholes(subject, (row for row in rows if is_held(subject, row, clash))), OFFERED - 1)
-    mine = [row for row in every if own and row.version == own[0].version]
-    present = [_beside(subject, whole.row) for whole in kept]
-    kept += _wholes(subject, (row for row in mine if _beside(subject, row) not in present))
+    distinct = _distinct(subject, every)
+    kept = _nearest(distinct)
+    if not any(is_held(subject, one.row, clash) for one in kept):
+        held = (one for one in distinct if is_held(subject, one.row, clash) and one.more is not None)
+        kept += islice(held, OFFERED - 1)
+    mine = [one for one in every if own and one.row.version == own[0].version]
+    present = [one.beside for one in kept]
+    kept += [one for one in mine if one.beside not in present and one.more is not None]
     if not kept:
         return NO_SET
-    ways = dict.fromkeys(_words(subject, whole) for whole in kept)
+    ways = dict.fromkeys(map(_words, kept))
     words, first = "use " + ", or ".join(ways), kept[0]
     if not with_pins or not subject.recipe.pins or _places(subject, first.row):
         return words
     # The pins that were asked for and stay are among them.
     pins = dict(map(parse_pin, subject.recipe.pins))
-    pins |= {key: fit for key, fit in _beside(subject, first.row).items() if fit[0].isdigit()}
-    pins |= {first.row.name: first.row.version, **first.more}
+    pins |= {key: fit for key, fit in first.beside.items() if fit[0].isdigit()}
+    pins |= {first.row.name: first.row.version, **(first.more or {})}
     options = " ".join(f"--pin {name}=={version}" for name, version in sorted(pins.items()))
     return f"{words}{'; for the first' if len(ways) > 1 else ''}: `{options}`{_only_on(subject, pins)}"
 
@@ -267,27 +304,15 @@ def _only_on(subject: Subject, pins: Mapping[str, str]) -> str:
     return f" (needs {listed(found)})" if found else ""
 
 
-def _nearest(subject: Subject, rows: Sequence[Row]) -> list[Whole]:
-    """Return the few sets that change least; `rows` are sorted by how much each one alone changes."""
-    found: list[Whole] = []
-    for row in rows:
-        if found and cost(subject, row) > min(whole.cost for whole in found) + SAME:
+def _nearest(distinct: Sequence[Offer]) -> list[Offer]:
+    """Return the few sets that change least; `distinct` is sorted by how much each row alone changes."""
+    found: list[Offer] = []
+    for one in distinct:
+        if found and one.price > min(other.cost for other in found) + SAME:
             break
-        found += _wholes(subject, (row,))
-    found.sort(key=lambda whole: whole.cost)
-    return [whole for whole in found if whole.cost <= found[0].cost + SAME][:OFFERED]
-
-
-def _wholes(subject: Subject, rows: Iterable[Row]) -> Iterator[Whole]:
-    """Give each row that is part of a whole set that fits, with that set."""
-    solver = Solver(subject)
-    for row in rows:
-        wanted = {key: fit for key, fit in _beside(subject, row).items() if fit[0].isdigit()}
-        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
-        found = solver.completed(moved, row.fits.get(CANN, ""))
-        if found is not None and _asks_hold(subject, found):
-            more = {name: version for name, version in found.items() if name not in moved}
-            yield Whole(row, more, cost(subject, row) + len(more) * OTHER)
+        found += [one] if one.more is not None else []
+    found.sort(key=lambda one: one.cost)
+    return [one for one in found if one.cost <= found[0].cost + SAME][:OFFERED]
 
 
 def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
@@ -305,20 +330,20 @@ def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
     return True
 
 
-def _distinct(subject: Subject, rows: Sequence[Row]) -> list[Row]:
+def _distinct(subject: Subject, every: Sequence[Offer]) -> list[Offer]:
     """Return releases; those of least change, of the target's CANN and final ones come first.
 
     Of several builds of one release for the same set (2.8.0.post2 and post3) one is enough.
     """
-    found: dict[tuple[str, str, str], Row] = {}
+    found: dict[tuple[str, str, str], Offer] = {}
 
-    def order(row: Row) -> tuple[float, bool, bool, int]:
-        is_preview = Version(row.version).is_prerelease
-        return cost(subject, row), not is_held(subject, row, (CANN,)), is_preview, weight(subject.table, row)
+    def order(one: Offer) -> tuple[float, bool, bool, int]:
+        is_preview = parsed_version(one.row.version).is_prerelease
+        return one.price, not is_held(subject, one.row, (CANN,)), is_preview, weight(subject.table, one.row)
 
-    for row in sorted(rows, key=order):
-        same = Version(row.version).base_version, str(_beside(subject, row)), row.fits.get(CANN, "")
-        found.setdefault(same, row)
+    for one in sorted(every, key=order):
+        same = parsed_version(one.row.version).base_version, str(one.beside), one.row.fits.get(CANN, "")
+        found.setdefault(same, one)
     return list(found.values())
 
 
@@ -329,14 +354,9 @@ def _has_base(subject: Subject, row: Row) -> bool:
     return not cann or (line is not None and any(tag.startswith(f"{cann}-{chip}-") for tag in line.tags))
 
 
-def _beside(subject: Subject, row: Row) -> dict[str, str]:
-    """Return the distributions of a row that are in the set."""
-    return {key: value for key, value in row.fits.items() if key not in {CANN, PYTHON} and here(subject, key)}
-
-
-def _words(subject: Subject, whole: Whole) -> str:
-    row = whole.row
-    beside = [_release(subject, key, value) for key, value in {**_beside(subject, row), **whole.more}.items()]
+def _words(offer: Offer) -> str:
+    subject, row = offer.solver.subject, offer.row
+    beside = [_release(subject, key, value) for key, value in {**offer.beside, **(offer.more or {})}.items()]
     own = _release(subject, row.name, row.version)
     words = f"{listed(beside)} with {own}" if beside else own
     places = _places(subject, row)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
-from cannery.catalog.target import live, marker_environment, order, package_name, parsed_version, without_build
+from cannery.catalog.target import live, marker_environment, order, package_name, without_build
 from cannery.lock.request import set_aside
 from cannery.recipe.select import parse_pin, same_release, takes
 from cannery.vocab import Severity
@@ -81,13 +81,14 @@ class Subject:
     catalog: Catalog
     locks: Mapping[Arch, Lock]
     build_arch: Arch | None = None
-    # Versions of a proposed set, which replace those of the recipe and its lock.
-    moved: Mapping[str, str] = field(default_factory=dict)
+    # Every version of a proposed set, which replace those of the recipe and its lock.
+    proposed: Mapping[str, str] = field(default_factory=dict)
 
     def moved_to(self, versions: Mapping[str, str], cann: str = "") -> Subject:
         """Return the set with other versions of its packages, and on CANN `cann` if that is given."""
         target = replace(self.recipe.target, cann=cann) if cann else self.recipe.target
-        return replace(self, recipe=replace(self.recipe, target=target), moved={**self.moved, **versions})
+        recipe = self.recipe if target == self.recipe.target else replace(self.recipe, target=target)
+        return replace(self, recipe=recipe, proposed={**self.versions, **versions})
 
     @property
     def table(self) -> Compatibility:
@@ -101,12 +102,9 @@ class Subject:
 
     def with_rows(self, *keys: str) -> list[str]:
         """Return the sorted names in the set that have a row with all of `keys`."""
-        wanted = {*keys}
-        return sorted(
-            name
-            for name, rows in self.rows.items()
-            if name in self.versions and any(wanted <= row.fits.keys() for row in rows)
-        )
+        wanted, versions = {*keys}, self.versions
+        known = ((name, sets) for name, sets in self.table.key_sets.items() if name in versions)
+        return sorted(name for name, sets in known if any(wanted <= keys for keys in sets))
 
     @property
     def lock(self) -> Lock | None:
@@ -121,11 +119,13 @@ class Subject:
     @cached_property
     def versions(self) -> Mapping[str, str]:
         """Normalised name → version of everything to install: from the lock and the sources, or from the pins."""
+        if self.proposed:
+            return self.proposed
         pinned = {c.package: c.version for c in self.recipe.chosen if c.version and c.component.kind.is_package}
         if self.lock is None:
-            return {**dict(map(parse_pin, self.recipe.pins)), **pinned, **self.moved}
+            return {**dict(map(parse_pin, self.recipe.pins)), **pinned}
         sources = {c.package: c.version for c in self.recipe.sources if c.version}
-        return {**sources, **{p.name: p.version for p in self.packages}, **self.moved}
+        return {**sources, **{p.name: p.version for p in self.packages}}
 
     @cached_property
     def overridden(self) -> frozenset[str]:
@@ -142,8 +142,9 @@ class Subject:
 
 def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
     """Return the rows of the set's release of `name`, the weightiest source first."""
-    found = [row for row in subject.rows.get(name, ()) if same_release(row.version, subject.versions[name])]
-    return tuple(sorted(found, key=lambda row: weight(subject.table, row)))
+    version = subject.versions[name]
+    found = [row for row in subject.rows.get(name, ()) if same_release(row.version, version)]
+    return tuple(sorted(found, key=partial(weight, subject.table)))
 
 
 def judging(subject: Subject, name: str) -> tuple[Row, ...]:
@@ -151,12 +152,11 @@ def judging(subject: Subject, name: str) -> tuple[Row, ...]:
 
     Several rows of one source are alternatives, so the other rows do not contradict it.
     """
-    closest: dict[str, Row] = {}
+    by_source: dict[str, list[Row]] = {}
     for row in rows_of(subject, name):
-        other = closest.setdefault(row.source, row)
-        if departure(subject, row) < departure(subject, other):
-            closest[row.source] = row
-    return tuple(closest.values())
+        by_source.setdefault(row.source, []).append(row)
+    closest = partial(min, key=partial(departure, subject))
+    return tuple(closest(rows) if len(rows) > 1 else rows[0] for rows in by_source.values())
 
 
 def departure(subject: Subject, row: Row) -> int:
@@ -175,20 +175,6 @@ def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
     """Return the keys in the rows of `name`, without driver and Python."""
     keys = dict.fromkeys(key for row in subject.rows.get(name, ()) for key in row.fits)
     return tuple(key for key in keys if key not in {PYTHON, DRIVER})
-
-
-def followed(subject: Subject, name: str) -> tuple[str, ...]:
-    """Return the distributions that have the same version number as `name` in every row.
-
-    torch_npu X.Y.Z extends torch X.Y.Z, and only works with that release.
-    """
-    rows = subject.rows.get(name, ())
-    return tuple(
-        key
-        for key in keys_of(subject, name)
-        if key != CANN
-        and all(parsed_version(row.version).base_version == row.fits[key] for row in rows if key in row.fits)
-    )
 
 
 def weight(table: Compatibility, row: Row) -> int:
@@ -251,7 +237,7 @@ class Judgement:
 
 def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
     """Check the release of `name` against `rows`, the weightiest first."""
-    fixed = {*followed(subject, name)}
+    fixed = {*subject.table.followed[name]}
     beside: dict[str, tuple[Row, ...]] = {}
     wrong: set[str] = set()
     compatible: Compatible | None = None
@@ -291,7 +277,7 @@ def other_number(subject: Subject, name: str) -> str:
     if not any(here(subject, key) for key in keys_of(subject, name)):
         return ""
     base = Version(subject.versions[name]).base_version
-    others = (key for key in followed(subject, name) if Version(here(subject, key) or base).base_version != base)
+    others = (key for key in subject.table.followed[name] if Version(here(subject, key) or base).base_version != base)
     return next(others, "")
 
 

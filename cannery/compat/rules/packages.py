@@ -16,7 +16,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import CANN
 from cannery.catalog.component import System
 from cannery.catalog.target import package_name, parsed_requirement
-from cannery.compat.subject import Finding, error, followed, here, holds, judging, listed, note, phrase, warning
+from cannery.compat.subject import Finding, error, here, holds, judging, listed, note, phrase, warning
 from cannery.lock.lock import PROFILE_VIA, chain, public_mirrors, published_at
 from cannery.lock.request import set_aside
 from cannery.recipe.select import TORCH, TORCH_NPU
@@ -280,7 +280,7 @@ def _otherwise(
 def _rows(subject: Subject, name: str, version: str | None) -> Iterator[tuple[str, str]]:
     """Yield (distribution, text) of releases whose rows have another version of `name`."""
     for other in subject.with_rows(name):
-        if name in followed(subject, other):
+        if name in subject.table.followed[other]:
             continue
         rows = [row for row in judging(subject, other) if name in row.fits]
         if version and rows and not holds(name, rows[0].fits[name], version):
