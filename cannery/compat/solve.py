@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON, Row
 from cannery.catalog.target import distance, parsed_version, without_build
-from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, rows_of, weight
+from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, rows_of, unmet, weight
 from cannery.recipe.select import parse_pin, same_release, takes
 
 if TYPE_CHECKING:
@@ -125,20 +125,17 @@ class Solver:
         excused = {CANN, *proposed.overridden}
         for rows in (rows for name in moved if self.keeps and (rows := rows_of(proposed, name))):
             row = release(proposed, rows)
-            wrong = (key for key in row.fits if key not in excused and not is_held(proposed, row, (key,)))
-            yield from ((row.name, key) for key in wrong)
+            yield from ((row.name, key) for key in unmet(proposed, row) if key not in excused)
             if PYTHON in row.fits and not all(holds(PYTHON, row.fits[PYTHON], python) for python in self.pythons):
                 yield row.name, PYTHON
 
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
         """Return what may move to fix a misfit: another release of `name`, or of `key` where `name` has moved."""
         if self._may_move(name, moved):
-            known = {row.version: row for row in releases(proposed, proposed.rows.get(name, ()))}
-            options = [
-                {name: version, **more}
-                for version in self._ranked(proposed, name, known)
-                if (more := self._beside(proposed, known[version], moved)) is not None
-            ]
+            known = releases(proposed, proposed.rows.get(name, ()))
+            beside = {row.version: self._beside(proposed, row, moved) for row in known}
+            able = {version: more for version, more in beside.items() if more is not None}
+            options = [{name: version, **able[version]} for version in self._ranked(proposed, name, able)]
             return sorted(options, key=len)
         if name in moved and self._may_move(key, moved):
             rows = [row for row in proposed.rows.get(name, ()) if row.version == moved[name]]
@@ -152,8 +149,7 @@ class Solver:
 
         Its CANN is judged with the set, since any source may name it.
         """
-        keys = row.fits.keys() - {CANN}
-        more = {key: row.fits[key] for key in sorted(keys) if not is_held(proposed, row, (key,))}
+        more = {key: fit for key, fit in sorted(unmet(proposed, row).items()) if key != CANN}
         can_be = all(fit[0].isdigit() and self._may_move(key, moved) for key, fit in more.items())
         return more if can_be else None
 
@@ -194,7 +190,7 @@ def cost(subject: Subject, row: Row) -> float:
     price = 0.0
     if parsed_version(row.version) != parsed_version(version.public):
         price = SAME if parsed_version(row.version).base_version == version.base_version else OTHER
-    return price + sum(1 for key in row.fits if not is_held(subject, row, (key,)))
+    return price + len(unmet(subject, row))
 
 
 def upgrader(
@@ -237,8 +233,9 @@ class Offer:
     def more(self) -> Mapping[str, str] | None:
         """What else has to move, by name, so that the whole set fits; None where no set fits."""
         row, subject = self.row, self.solver.subject
-        wanted = {key: fit for key, fit in self.beside.items() if fit[0].isdigit()}
-        moved = {row.name: row.version, **{k: fit for k, fit in wanted.items() if not is_held(subject, row, (k,))}}
+        wrong = unmet(subject, row)
+        wanted = {key: fit for key, fit in self.beside.items() if key in wrong and fit[0].isdigit()}
+        moved = {row.name: row.version, **wanted}
         found = self.solver.completed(moved, row.fits.get(CANN, ""))
         if found is None or not _asks_hold(subject, found):
             return None
@@ -273,8 +270,8 @@ def offers(
         return NO_SET if subject.rows.get(name) else ""
     distinct = _distinct(subject, every)
     kept = _nearest(distinct)
-    if not any(is_held(subject, one.row, clash) for one in kept):
-        held = (one for one in distinct if is_held(subject, one.row, clash) and one.more is not None)
+    if not any(is_held(subject, one.row, *clash) for one in kept):
+        held = (one for one in distinct if is_held(subject, one.row, *clash) and one.more is not None)
         kept += islice(held, OFFERED - 1)
     mine = [one for one in every if own and one.row.version == own[0].version]
     present = [one.beside for one in kept]
@@ -339,7 +336,7 @@ def _distinct(subject: Subject, every: Sequence[Offer]) -> list[Offer]:
 
     def order(one: Offer) -> tuple[float, bool, bool, int]:
         is_preview = parsed_version(one.row.version).is_prerelease
-        return one.price, not is_held(subject, one.row, (CANN,)), is_preview, weight(subject.table, one.row)
+        return one.price, not is_held(subject, one.row, CANN), is_preview, weight(subject.table, one.row)
 
     for one in sorted(every, key=order):
         same = parsed_version(one.row.version).base_version, str(one.beside), one.row.fits.get(CANN, "")
@@ -364,7 +361,7 @@ def _words(offer: Offer) -> str:
 
 
 def _places(subject: Subject, row: Row) -> list[str]:
-    return [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, (key,))]
+    return [key for key in (CANN, PYTHON) if key in row.fits and not is_held(subject, row, key)]
 
 
 def _release(subject: Subject, name: str, version: str) -> str:

@@ -161,14 +161,21 @@ def judging(subject: Subject, name: str) -> tuple[Row, ...]:
 
 def departure(subject: Subject, row: Row) -> int:
     """Return the distance from the set to a row. CANN weighs least, because sets on another CANN are in use."""
-    wrong = [key for key in row.fits if not is_held(subject, row, (key,))]
-    return sum(1 if key == CANN else 2 for key in wrong)
+    return sum(1 if key == CANN else 2 for key in unmet(subject, row))
 
 
-def is_held(subject: Subject, row: Row, keys: Iterable[str]) -> bool:
+def unmet(subject: Subject, row: Row) -> dict[str, str]:
+    """Return the cells of a row that the set does not meet."""
+    return {key: wanted for key, wanted in row.fits.items() if not is_held(subject, row, key)}
+
+
+def is_held(subject: Subject, row: Row, *keys: str) -> bool:
     """Whether the set meets the cells `keys` of a row. A cell that is missing in the row or the set counts as met."""
-    cells = [(key, row.fits[key], here(subject, key)) for key in keys if key in row.fits]
-    return all(version is None or holds(key, wanted, version) for key, wanted, version in cells)
+    for key in keys:
+        wanted, version = row.fits.get(key), here(subject, key)
+        if wanted is not None and version is not None and not holds(key, wanted, version):
+            return False
+    return True
 
 
 def keys_of(subject: Subject, name: str) -> tuple[str, ...]:
@@ -187,9 +194,10 @@ def here(subject: Subject, key: str) -> str | None:
 
     The driver belongs to the host, so it is always None.
     """
-    target = subject.recipe.target
-    known = {CANN: target.cann, PYTHON: target.python, DRIVER: None}
-    return known[key] if key in known else subject.versions.get(key)
+    if key in WORDS:
+        target = subject.recipe.target
+        return {CANN: target.cann, PYTHON: target.python}.get(key)
+    return subject.versions.get(key)
 
 
 def holds(key: str, wanted: str, version: str) -> bool:
@@ -244,7 +252,7 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
     excused = {PYTHON, DRIVER} | (subject.overridden - fixed)
     for key in sorted({key for row in rows for key in row.fits} - excused):
         naming = [row for row in rows if key in row.fits]
-        agreeing = [row for row in naming if is_held(subject, row, (key,))]
+        agreeing = [row for row in naming if is_held(subject, row, key)]
         if len(agreeing) == len(naming):
             continue
         if key == CANN:
@@ -269,7 +277,7 @@ def judged(subject: Subject, name: str, rows: Sequence[Row]) -> Judgement:
 def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
     """Return the rows of other releases in the set that are made for the set's `name` and `key`."""
     rows = (row for other in subject.with_rows(name, key) for row in judging(subject, other))
-    return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, (name, key)))
+    return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, name, key))
 
 
 def other_number(subject: Subject, name: str) -> str:

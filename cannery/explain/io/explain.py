@@ -211,7 +211,7 @@ def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[st
 
     def elsewhere(moved: Mapping[str, str]) -> int:
         rows = [rows_for(subject.table, name, version) for name, version in moved.items()]
-        return sum(bool(own) and not any(is_held(subject, row, (CANN,)) for row in own) for own in rows)
+        return sum(bool(own) and not any(is_held(subject, row, CANN) for row in own) for own in rows)
 
     def change(moved: Mapping[str, str]) -> tuple[int, list[int]]:
         return len(moved), [sum(part) for part in zip(*(distance(here[n], v) for n, v in moved.items()), strict=True)]
