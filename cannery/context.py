@@ -119,6 +119,11 @@ class Context:
 
         return folder_sets(self.root / "images", self.patches)
 
+    @functools.cached_property
+    def template_digests(self) -> dict[str, str]:
+        """The hex SHA-256 of each template, by path."""
+        return template_digests(self.templates)
+
     def catalog(self) -> Catalog:
         """Read images/; a warning about what is broken there is kept in `warnings`."""
         from cannery.catalog.io.kept import load_catalog

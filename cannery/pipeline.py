@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from cannery import __version__
 from cannery.compat.rules import check_recipe
 from cannery.compat.subject import Subject, errors, in_order
-from cannery.context import template_digests
 from cannery.errors import FindingsError
 from cannery.lock.io.store import LOCK, LockSet, LockStore, all_locks, bind, lock_path, read_locks
 from cannery.lock.request import lock_request
@@ -170,7 +169,7 @@ def planned(
     inputs = Inputs(
         locks={**locks, arch: _completed(context, catalog, locks[arch], hashes)},
         tools=read.tools,
-        templates=template_digests(context.templates),
+        templates=context.template_digests,
         build_arch=context.arch,
         standin=catalog.standin,
         table=catalog.compatibility,

@@ -206,7 +206,7 @@ class Compatibility(Closed):
         They are the denied and the exclusive distributions, and the CANN versions for the image's releases of
         `torch_npu`. verify names those if NNAL is too old.
         """
-        rows = [row for row in self.rows if row.name == "torch-npu" and row.version in torch_npu]
+        rows = [row for row in self.by_name.get("torch-npu", ()) if row.version in torch_npu]
         return {
             "deny": sorted(one.pattern for one in self.deny if not one.wheel),
             "exclusive": [list(names) for names in self.exclusive],

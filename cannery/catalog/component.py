@@ -4,12 +4,11 @@ import re
 from functools import cache
 from typing import Annotated, Literal, Self
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from cannery.catalog import fields
 from cannery.catalog.errors import FaultError
+from cannery.catalog.target import parsed_range, parsed_version
 from cannery.vocab import Arch, ComponentKind, Install, did_you_mean
 
 # Placeholders (`{name}`) in commands of `before`: the Python of the virtual environment, the number of parallel jobs,
@@ -210,8 +209,8 @@ class Wheels(Part):
         excepted = self.index_except.get(arch)
         if excepted is None or version is None:
             return self.index
-        wanted = Version(version)
-        is_except = wanted.local is None and SpecifierSet(excepted).contains(wanted, prereleases=True)
+        wanted = parsed_version(version)
+        is_except = wanted.local is None and parsed_range(excepted).contains(wanted, prereleases=True)
         return None if is_except else self.index
 
 

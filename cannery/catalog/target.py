@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -35,7 +36,7 @@ Key = tuple[tuple[int, ...], ...]
 class PackageRequirement(Requirement):
     """A requirement (PEP 508) of a package."""
 
-    @property
+    @cached_property
     def package(self) -> str:
         """The normalised name of the distribution."""
         return canonicalize_name(self.name)
@@ -53,11 +54,12 @@ class PackageRequirement(Requirement):
 
     def allows(self, version: str | Version) -> bool:
         """Whether it allows a version. Pre-releases count like any other release."""
-        return self.specifier.contains(version, prereleases=True)
+        found = parsed_version(version) if isinstance(version, str) else version
+        return self.specifier.contains(found, prereleases=True)
 
 
 # A search of the compatibility table parses the same few hundred versions a million times.
-parsed_version = cache(Version)
+parsed_version, parsed_range = cache(Version), cache(SpecifierSet)
 # Profiles share most requirements. Parsed requirements are never changed.
 parsed_requirement = cache(PackageRequirement)
 
@@ -79,6 +81,7 @@ def canonical(text: str) -> str:
     return value
 
 
+@cache
 def without_build(text: str) -> str:
     """Return a version without its build (`8.5.0.B160` → `8.5.0`), as in tables, tags and paths.
 

@@ -123,6 +123,10 @@ class Lock:
     resolver: str
     packages: tuple[LockedPackage, ...]
 
+    def __hash__(self) -> int:
+        """By the header: to hash hundreds of packages takes longer than what is kept by a lock."""
+        return hash((self.profile, self.python, self.arch, self.inputs))
+
     @property
     def complete(self) -> bool:
         """Whether every file is known by hash."""

@@ -131,7 +131,7 @@ def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:PLAN_DIGITS]
 
 
-def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...]) -> str:
+def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...], env: Mapping[Arch, Any]) -> str:
     """Return the digest of all inputs of an image: 12 hex digits, the same for every arch.
 
     It covers name, version, index and form of each package, but not the hash, and the tag of the base, but not its
@@ -154,7 +154,7 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...])
         "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
         "locks": locks,
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
-        "env": {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)},
+        "env": env,
         "templates": dict(inputs.templates),
         "table": inputs.table.facts(torch_npu),
         "forced": inputs.forced,
@@ -243,6 +243,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     packages = sorted({p for c in system for p in _packages(c, family)})
     links = [link for c in system for link in _links(c, family, recipe.target.arch)]
     links += [Link(path, target) for path, target in tree_links(recipe)]
+    env = {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)}
     plan = Plan(
         recipe=recipe,
         lock=lock,
@@ -255,9 +256,9 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
         layers=(),
         system_packages=tuple(packages),
         links=tuple(links),
-        env=planned_environment(recipe),
+        env=env[recipe.target.arch],
         epoch=plan_epoch(recipe),
-        digest=plan_digest(recipe, inputs, sources),
+        digest=plan_digest(recipe, inputs, sources, env),
         forced=inputs.forced,
     )
     return replace(plan, layers=tuple(make_layers(plan, inputs)))

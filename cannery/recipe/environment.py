@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
+from cannery.catalog.target import parsed_range, parsed_version
 from cannery.errors import FindingsError, UsageError
 from cannery.recipe.recipe import python_folders
 from cannery.vocab import did_you_mean
@@ -138,7 +137,8 @@ def known_abi(recipe: Recipe) -> int | None:
     if chosen is None or chosen.component.cxx_abi is None or chosen.version is None:
         return None
     ranges = chosen.component.cxx_abi.by_release.get(chosen.arch, {})
-    fitting = (abi for text, abi in ranges.items() if SpecifierSet(text).contains(chosen.version, prereleases=True))
+    version = parsed_version(chosen.version)
+    fitting = (abi for text, abi in ranges.items() if parsed_range(text).contains(version, prereleases=True))
     return next(fitting, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from packaging.utils import canonicalize_name
@@ -78,7 +79,7 @@ class Choice(Generic[C_co]):
             return ""
         return "sdist" if self.component.releases[self.release].sdist else "wheel"
 
-    @property
+    @cached_property
     def package(self) -> str:
         """The normalised name of the distribution."""
         return package_of(self.name, self.component)

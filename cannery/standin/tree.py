@@ -101,8 +101,12 @@ def cann_tree(spec: StandInSpec, stubs: Mapping[Stub, bytes]) -> tuple[Entry, ..
 def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return the entries and their parent folders, sorted by path, without repeats."""
     found = {entry.path: entry for entry in entries}
-    above = {str(folder) for path in found for folder in PurePosixPath(path).parents} - {"/"}
-    return tuple(found.get(path) or Entry(path) for path in sorted(found.keys() | above))
+    every = {*found}
+    for path in found:
+        above = path
+        while (above := above.rpartition("/")[0]) and above not in every:  # else all above it is there
+            every.add(above)
+    return tuple(found.get(path) or Entry(path) for path in sorted(every))
 
 
 def tree_tar(entries: Iterable[Entry], epoch: int) -> bytes:

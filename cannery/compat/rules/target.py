@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
 from cannery.catalog.compatibility import DRIVER, PYTHON, Rank
 from cannery.catalog.component import Native
-from cannery.catalog.target import order, series_of, without_build
+from cannery.catalog.target import order, parsed_range, parsed_version, series_of, without_build
 from cannery.compat.subject import Finding, cited, departure, error, holds, judging, listed, note, warning
 from cannery.util.addresses import parse_reference
 from cannery.vocab import BaseKind, ComponentKind
@@ -107,7 +105,7 @@ def _contains(wanted: str, python: str) -> bool:
     """Whether `wanted`, a version or a range, includes Python `X.Y`. A bound like >=3.9.2 includes Python 3.9."""
     if wanted[0].isdigit():
         return holds(PYTHON, wanted, python)
-    return SpecifierSet(wanted).contains(python) or SpecifierSet(wanted).contains(f"{python}.99")
+    return any(parsed_range(wanted).contains(parsed_version(text)) for text in (python, f"{python}.99"))
 
 
 def _bases(subject: Subject, wanted: str) -> str:
