@@ -217,6 +217,7 @@ LINES = [
     (f"{GOOD} --entrypoint bash {OURS}", []),
     # the image
     (f"{GOOD} {OURS}-standin", ["error run.standin"]),
+    (f"{GOOD} {OURS}-trial-standin", ["error run.standin"]),
     (f"{GOOD} {CANN} -it", ["error run.image.behind"]),
     (f"{GOOD} {CANN} --device /dev/davinci2 -v /a:/b", ["error run.image.behind"]),
     (f"{GOOD} {CANN} --shm-size=1g bash", ["error run.image.behind"]),
