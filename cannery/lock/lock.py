@@ -31,6 +31,9 @@ from cannery.vocab import Arch
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from packaging.utils import BuildTag, NormalizedName
+    from packaging.version import Version
+
     from cannery.catalog.addresses import Index, Published
 
 
@@ -51,7 +54,8 @@ HEADER = {
     "resolver": str,
 }
 _PIN = r"(?P<name>[a-z0-9]+(?:-[a-z0-9]+)*)==(?P<version>[0-9a-z.!+_-]{1,100})"
-_FILE = r"(?P<file>[^\s,/]{1,250}), (?:(?P<size>[1-9]\d{0,14}) bytes|size unknown), index (?P<index>[A-Za-z0-9._-]+)"
+_NAME = r"[^\s\0,/]{1,250}"
+_FILE = rf"(?P<file>{_NAME}), (?:(?P<size>[1-9]\d{{0,14}}) bytes|size unknown), index (?P<index>[A-Za-z0-9._-]+)"
 # An entry: its pin, and a hash with the comment of its file, or the comment of a package without one.
 ENTRY = re.compile(
     rf"{_PIN}(?: \\\n    --hash=sha256:(?P<sha256>[0-9a-f]{{64}})\n    # {_FILE}"
@@ -78,8 +82,17 @@ NEWER = (2, 34)
 # Older spellings of a manylinux level (PEP 600), and the first glibc that had the arch.
 LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 FIRST = {Arch.AMD64: (2, 5), Arch.ARM64: (2, 17)}
-# Name, version, build and tags of a wheel, from its file name. The same names are parsed many times.
-parsed_wheel = cache(parse_wheel_filename)
+
+
+@cache  # The same names are parsed many times.
+def parsed_wheel(file: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
+    """Return the name, version, build and tags of a wheel. Raises `InvalidWheelFilename` for no name of a file.
+
+    The library takes any text after the number of a build, a slash too.
+    """
+    if not re.fullmatch(_NAME, file):
+        raise InvalidWheelFilename(f"no name of a file: {file!r}")
+    return parse_wheel_filename(file)
 
 
 @dataclass(frozen=True)

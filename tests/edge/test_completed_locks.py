@@ -145,6 +145,17 @@ def test_a_file_that_is_not_of_the_hash_is_refused(small: Small, elsewhere: Stub
     assert (done.code, "is not the file of the lock" in done.err) == (3, True)
 
 
+def test_a_file_whose_name_leads_out_of_the_cache_is_none(
+    small: Small, elsewhere: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = json.dumps(elsewhere._json("tool")).replace("tool-1.0-py3", "tool-1.0-1%2F..%2F..%2F..%2F..%2F..%2Fevil-py3")
+    monkeypatch.setattr(elsewhere, "_json", lambda _project: json.loads(page))
+    elsewhere.body["evil-py3-none-any.whl"] = WHEEL[1]
+    serve(small, elsewhere.url)
+    assert "without the wheel of tool 1.0" in small("render", "stack").out
+    assert list(tmp_path.rglob("evil*")) == []
+
+
 def test_a_wheel_of_your_own_completes_it_too(small: Small, tmp_path: Path) -> None:
     folder = tmp_path / "wheels"
     folder.mkdir()

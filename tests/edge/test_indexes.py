@@ -160,6 +160,11 @@ def test_a_page_that_is_no_index(stub: StubIndex) -> None:
         assert ask(place(other.url), "x", HostSession(SETTINGS), 5).state is State.OTHER
 
 
+def test_a_time_that_no_day_in_utc_has_is_trouble_of_its_index(stub: StubIndex) -> None:
+    stub.times = dict.fromkeys(stub.times, "0001-01-01T00:00:00+14:00")
+    assert ask(place(stub.url), "my-thing", HostSession(SETTINGS), 5).state is State.OTHER
+
+
 def test_a_bound_index_on_the_same_host_gets_the_same_credentials(stub: StubIndex) -> None:
     """As with pip."""
     stub.auth = "me:s3cret"

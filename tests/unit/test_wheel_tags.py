@@ -21,6 +21,7 @@ NEW_OWN = "x-1-cp311-cp311-manylinux_2_34_aarch64.whl"
         ([NEW_OWN, NEW], NEW_OWN),
         ([TOO_NEW], None),
         (["x-1-py3-none-any.whl", NEW_OWN], "x-1-py3-none-any.whl"),
+        (["x-1-1/../y-py3-none-any.whl", "x-1-1\0-py3-none-any.whl", "x-1-1\n-py3-none-any.whl"], None),
     ],
 )
 def test_the_oldest_glibc_comes_first(files: list[str], taken: str | None) -> None:

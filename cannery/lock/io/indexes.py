@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
+# What a page that is none of an index raises; a time far from today overflows.
+_NO_PAGE = (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, RecursionError, OverflowError)
 # Seconds after which an index counts as not reached. With the start of Python and pip, a user waits about five.
 PROBE = 4.0
 
@@ -217,7 +219,7 @@ def ask(place: Place, project: str, session: requests.Session, timeout: float) -
         files = list_files(place, project, session, timeout)
     except NoSuchProjectError:
         return Answer(place, project, State.NOT_FOUND)
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, OSError, RecursionError) as error:
+    except (*_NO_PAGE, OSError) as error:
         return Answer(place, project, *trouble(error, session, place.url))
     return Answer(place, project, State.OK if files else State.EMPTY, "", files)
 
