@@ -190,11 +190,14 @@ def _write(store: LockStore, wanted: Wanted, made: Lock) -> None:
     if before and changed:
         from cannery.report.difference import difference, of_lock
 
-        found = [one for one in difference(of_lock("", before), of_lock("", made)).changes if one.section == "packages"]
+        changes = difference(of_lock("", before), of_lock("", made)).changes
+        found = [one for one in changes if one.section == "packages"]
         for one in found[:SHOWN]:
             print(f"  {one}")
         if len(found) > SHOWN:
             print(f"  and {len(found) - SHOWN} more")
+        for one in (one for one in changes if one.section == "files"):
+            store.say(f"warning: the index has replaced {one.name}: its sha256 was {one.old}… and is {one.new}…")
     if not wanted.standard:
         print(f"  for this set of pins alone; to keep them, write them into the file of profile {made.profile}")
 

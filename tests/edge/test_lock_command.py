@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from cannery import cli, pipeline
 from cannery.commands import lock as locking
 from cannery.compat.subject import Finding
 from cannery.errors import ExitCode
+from cannery.lock.lock import parse_lock
 from cannery.util.io import process
 from cannery.vocab import Severity
 
@@ -114,6 +116,17 @@ def test_every_lock_is_made_and_a_line_each_is_printed_in_order(small: Small) ->
     assert again.out.count(", unchanged\n") == 4, "of the build tools only what changes is printed"
     assert "_tools" not in again.out
     assert small.files() == before
+
+
+def test_a_file_that_the_index_has_replaced_is_a_warning(small: Small) -> None:
+    file, data = make_wheel("lib", "1.0", ["dep"], payload=b"other")
+    before = parse_lock((small.root / "images/locks/stack/py3.11-amd64.txt").read_text(), "lock")
+    (old,) = (package.sha256[:12] for package in before.packages if package.name == "lib")
+    small.index.files["lib"] = {file: data}
+    done = small("lock", "stack")
+    new = hashlib.sha256(data).hexdigest()[:12]
+    assert (done.code, done.err.count("warning: the index has replaced")) == (0, 2)
+    assert f"warning: the index has replaced {file}: its sha256 was {old}… and is {new}…\n" in done.err
 
 
 @pytest.mark.parametrize(("day", "warns"), [("2026-07-31", False), (TODAY, True), ("2027-01-01", True)])
