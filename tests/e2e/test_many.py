@@ -17,7 +17,7 @@ from cannery.errors import ExitCode
 from cannery.standin.io.apt import fetch_debs, host_release, unpack
 from cannery.store.io.archive import write_oci
 from cannery.store.io.store import Store
-from cannery.util.io.files import sha256_file
+from cannery.util.io.files import disk_use, sha256_file
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, bare_cache, small_checkout
 from tests.images.test_lines import profile_text
 
@@ -101,6 +101,13 @@ def test_nine_of_ten_are_made_and_what_they_share_is_written_once(folder: Path) 
     new = {name: size for name, size in blobs(folder).items() if name not in before}
     assert sum(new.values()) < 10_000_000
     assert max(new.values()) < 1_000_000
+    # Beside the base and the foundation, the images wrote at most 1.1 times what their wheels have.
+    below = {layer for name in store.names() if name.startswith("cannery-") for layer in store.needed(name).layers}
+    files, wheels = disk_use(folder / "cache/layers"), disk_use(folder / "cache/wheels")
+    for layer in {layer for one in found if one for layer in one.layers} - below:
+        files |= disk_use(store.blob_path(store.needed_layer(layer).digest))
+    linked = sum(size for file, size in files.items() if file in wheels)
+    assert 0 < sum(files.values()) - linked < 1.1 * linked
 
 
 def test_skopeo_reads_a_layout_as_it_is_meant(folder: Path) -> None:
