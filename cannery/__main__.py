@@ -15,7 +15,7 @@ def console() -> int:
     """Run one command and return its exit code.
 
     In a checkout, also one that is installed as editable, its images/ and templates/ are used, and locks and out/ are
-    written there. Otherwise the package's own data are read, and the working folder is written to.
+    written there. Otherwise the package's own data are used, and the working folder is written to.
     """
     if sys.argv[1:] == ["--version"]:  # without the parser's libraries
         print(f"cannery {__version__}")

@@ -1,4 +1,4 @@
-"""What is read once, at the start: environment, folders, host arch, terminal. Everything after takes it as a value."""
+"""The settings of one run, read once at the start: environment, folders, host architecture, terminal."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 # Where an installed program keeps the locks that its user makes, below the working folder.
 OWN_LOCKS = "cannery-locks"
-# The modules that install wheels, in build stages too.
+# The modules that install wheels; build stages use them too.
 SHARED = Path(__file__).parent / "assemble/io"
-# What tools leave beside templates: caches and editors' files.
+# Caches and editors' files beside templates.
 IGNORED = re.compile(r"(^|/)(__pycache__|\.[^/]+)(/|$)|(~|\.pyc|\.orig|\.rej)$")
 
 
 @dataclass(frozen=True)
 class Context:
-    """One run's surroundings.
+    """The settings of one run.
 
     `root` holds images/ and templates/: the checkout, or the data of an installed package. `cache` holds wheels, layers
     and base rootfs, `wheelhouse` is a folder of the user's wheels. `work` is where an installed program writes locks
-    and out/; None in a checkout, which is written to itself. `own` is a folder of the user's, laid over images/.
+    and out/; None in a checkout, where `root` is used. `own` is the user's catalog, which extends images/.
     """
 
     root: Path
@@ -66,28 +66,28 @@ class Context:
         print(text, file=sys.stderr, flush=True)
 
     def shown(self, path: Path) -> Path:
-        """Return how a path is shown to the user: relative to the checkout or the working folder that it is in."""
+        """Return a path as messages show it: relative to the checkout or the working folder, if it is in one."""
         homes = (self.work, self.root, Path.cwd() if self.own else None)
         home = next((folder for folder in homes if folder and path.is_relative_to(folder)), None)
         return path.relative_to(home) if home else path
 
     @property
     def out(self) -> Path:
-        """The folder that images are rendered to."""
+        """The folder into which images are rendered."""
         return (self.work or self.root) / "out"
 
     @property
     def locks(self) -> Path:
-        """The folder that `lock` writes to. A lock that is not in it is read from images/locks."""
+        """The folder that `lock` writes to. If it does not have a lock, that of images/locks is used."""
         if self.own:
             return self.own / "locks"
         return self.work / OWN_LOCKS if self.work else self.root / "images/locks"
 
     @functools.cached_property
     def pip(self) -> PipSettings:
-        """The host's pip settings, read once: it takes pip a good part of a second.
+        """The host's pip settings, read once, since pip takes a good part of a second.
 
-        The user's wheelhouse is one more find-links folder, the first; a mirror of the index `default` is its main one.
+        The user's wheelhouse is added as the first find-links folder; a mirror of `default` becomes the main index.
         """
         from cannery.util.io.pip_settings import read_pip_settings
 
@@ -99,13 +99,13 @@ class Context:
 
     @property
     def downloads(self) -> Downloads:
-        """What a download needs: the cache, a line for the user, and pip's settings when it asks for them."""
+        """What a download needs: the cache, `say`, and a function that reads pip's settings."""
         from cannery.util.io.pip_settings import Downloads
 
         return Downloads(self.cache, self.say, lambda: self.pip)
 
     def sources(self, catalog: Catalog) -> SourceStore:
-        """Where the sources of a catalog come from on this host."""
+        """Return where the sources of a catalog come from on this host."""
         from cannery.sources.io.fetch import SourceStore
 
         return SourceStore(self.cache, self.env, self.say, catalog.hosts, self.mirror, self.local)
@@ -125,7 +125,7 @@ class Context:
         return template_digests(self.templates)
 
     def catalog(self) -> Catalog:
-        """Read images/; a warning about what is broken there is kept in `warnings`."""
+        """Read images/ and the user's catalog; a warning about broken files is added to `warnings`."""
         from cannery.catalog.io.kept import load_catalog
 
         catalog = load_catalog(self.root / "images", self.own, self.cache)
@@ -135,7 +135,7 @@ class Context:
 
     @functools.cached_property
     def templates(self) -> dict[str, str]:
-        """Read templates/, and what build stages share with the host, into {relative path: text}."""
+        """{relative path: text} of templates/ and of the modules that build stages share with the host."""
         folder = self.root / "templates"
         paths = sorted(p for p in folder.rglob("*") if p.is_file() and not IGNORED.search(str(p.relative_to(folder))))
         shared = {f"tools/common/{name}": SHARED / name for name in ("bytecode.py", "wheel_files.py")}
@@ -144,11 +144,10 @@ class Context:
 
 
 def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), work: Path | None = None) -> Context:
-    """Read the process's surroundings; `root` and `work` are those of `Context`, `options` what the command line has.
+    """Return the settings of this run; `root` and `work` are those of `Context`, `options` are the command line's.
 
-    What is not given is taken from the settings of this machine (`cannery.settings`). Raises `UnableError` on a
-    CPU architecture that no CANN image is made for, `UsageError` for a wheelhouse that is no folder, or for settings
-    that cannot be read.
+    Options that are not given come from the settings of this machine (`cannery.settings`). Raises `UnableError` on a
+    CPU architecture without CANN images, `UsageError` for a folder that does not exist or settings that cannot be read.
     """
     env = dict(os.environ)
     settings = read_settings(env, Path())
@@ -197,7 +196,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
         return None
     try:
         folder = Path(text).expanduser().absolute()
-    except RuntimeError:  # ~user, and there is no such user
+    except RuntimeError:  # ~user of an unknown user
         folder = None
     if folder is None or not folder.is_dir():
         raise UsageError(f"{option}: {text!r} is no folder", hint=f"name the folder that holds {what}")
@@ -205,9 +204,9 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
 
 
 def named_folders(texts: Sequence[str]) -> dict[str, Path]:
-    """Read `NAME=DIR` of each tree that replaces a source; `option` and `prefix` are its names in messages.
+    """Return {name: folder} of the texts `NAME=DIR`, trees that replace sources.
 
-    Raises `UsageError` for another form, a path that is not a folder, and a name that is given twice.
+    Raises `UsageError` for any other form, a path that is not a folder, and a name with two folders.
     """
     found: dict[str, Path] = {}
     for text in texts:
@@ -222,14 +221,14 @@ def named_folders(texts: Sequence[str]) -> dict[str, Path]:
 
 
 def template_digests(templates: Mapping[str, str]) -> dict[str, str]:
-    """Return {path: hex SHA-256} of {path: text}."""
+    """Return {path: SHA-256 in hex} of {path: text}."""
     return {name: sha256_bytes(text.encode()) for name, text in templates.items()}
 
 
 def read_settings(env: Mapping[str, str], folder: Path) -> Settings:
-    """Return what is set. A variable goes before `cannery.toml` in `folder`, and that before the user's own file.
+    """Return this machine's settings: variables override `cannery.toml` in `folder`, which overrides the user's file.
 
-    Raises `UsageError` for a file that cannot be read, and as `of_file` and `of_environment`.
+    Raises `UsageError` for a file that cannot be read, and like `of_file` and `of_environment`.
     """
     return merged((of_environment(env), _read(folder / OF_FOLDER, OF_FOLDER), _read(user_file(env), "")))
 
@@ -249,5 +248,5 @@ def _read(path: Path, shown: str) -> dict[str, Setting]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"this file is not TOML: {error}", where=where, hint=EXAMPLE) from error
-    # A relative folder is beside the file that names it.
+    # A relative folder is relative to the file that names it.
     return of_file(document, where, lambda named: named if named[:1] == "~" else str(path.parent.absolute() / named))

@@ -1,4 +1,4 @@
-"""One error root, one exit code a kind. `cannery.cli` is the only place that catches `CanneryError`.
+"""The root of all errors, and an exit code for each kind. `cannery.cli` turns a `CanneryError` into a message.
 
 `what` is what is wrong, `where` names the file, line, option or host, `hint` is what to do next.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the commands (README, "Exit codes")."""
+    """Exit codes of the commands."""
 
     DONE = 0
     USAGE = 2
@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 
 class CanneryError(Exception):
-    """Root of every error a user sees. Raise a subclass; its `code` is the process's exit code."""
+    """The root of every error that a user sees. Raise a subclass; its `code` is the process's exit code."""
 
     code: ExitCode = ExitCode.USAGE
 
@@ -32,7 +32,7 @@ class CanneryError(Exception):
         self.what = what
         self.where = where
         self.hint = hint
-        # The file that has the whole output of the program that failed; "" without one.
+        # The file with the whole output of the failed program; "" without one.
         self.log = ""
 
     def __str__(self) -> str:
@@ -51,19 +51,19 @@ class UsageError(CanneryError):
 
 
 class FindingsError(CanneryError):
-    """A version set that cannot work, or a lock that is incomplete or stale where a whole one is needed."""
+    """A set of versions that cannot work, or an incomplete or stale lock where a complete one is required."""
 
     code = ExitCode.FINDINGS
 
 
 class UnableError(CanneryError):
-    """The host or engine cannot do it: missing engine, QEMU, root, disk space, NPU asked for and absent."""
+    """The host cannot do it: no engine, QEMU, root or NPU, or too little disk space."""
 
     code = ExitCode.UNABLE
 
 
 class BuildFailedError(CanneryError):
-    """A build stage failed; the message carries the stage and its last lines."""
+    """A build stage failed; the message has the stage and its last lines."""
 
     code = ExitCode.BUILD_FAILED
 

@@ -1,6 +1,6 @@
-"""Settings of this machine: what says where things come from, and never what an image is.
+"""Settings of this machine, in TOML files and variables: where images, packages and sources come from.
 
-They are in files (TOML) and in variables. A mirror is transport: no plan, tag or layer depends on it.
+They do not change an image: no plan, tag or layer depends on a mirror.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
 
 MIRRORS = "mirrors"
-# Settings of one value, each also the variable CANNERY_<NAME>: what it is.
+# Settings with one value: {name: meaning}. Each is also a variable CANNERY_<NAME>.
 VALUES = {
     "cache": "where wheels, sources and layers are kept",
     "catalog": "a folder of your profiles and components",
@@ -32,7 +32,7 @@ VALUES = {
     "patches": "a folder of your patch sets",
 }
 FOLDERS = frozenset({"cache", "catalog", "wheelhouse", "git-mirror", "patches"})
-# Tables of mirrors, each also the variable CANNERY_MIRROR_<KIND> with words NAME=ADDRESS: what a name there is.
+# Tables of mirrors: {kind: what its names are}. Each is also a variable CANNERY_MIRROR_<KIND> of words NAME=ADDRESS.
 KINDS = {
     "registry": "a registry, or a repository of one, as quay.io",
     "index": "an index of images/indexes.yaml, or default",
@@ -53,12 +53,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that is set: {`registry`: …, `mirrors.registry.quay.io`: …}."""
+    """All settings: {`registry`: …, `mirrors.registry.quay.io`: …}."""
 
     found: Mapping[str, Setting] = field(default_factory=dict)
 
     def text(self, name: str) -> str:
-        """Return the value of a setting, "" where it is not set."""
+        """Return the value of a setting, or ""."""
         return self.found[name].texts[0] if name in self.found else ""
 
     def mirrors(self, kind: str) -> dict[str, tuple[str, ...]]:
@@ -72,9 +72,9 @@ class Settings:
         return tuple(text for name, one in self.found.items() if name.startswith(MIRRORS) for text in one.texts)
 
     def rows(self, cache: str) -> tuple[tuple[str, str, str], ...]:
-        """Return (name, value as it may be shown, where it was read) of each, those that are not set too.
+        """Return (name, value without secrets, where it was read) of all settings, also of those that are not set.
 
-        `cache` is the folder that is used.
+        `cache` is the cache folder in use.
         """
         known = dict.fromkeys(VALUES, Setting((), "not set")) | {"cache": Setting((cache,), "the default")}
         known |= dict(self.found)
@@ -82,7 +82,7 @@ class Settings:
 
 
 def merged(layers: Sequence[Mapping[str, Setting]]) -> Settings:
-    """Return the settings of all `layers`, of which the first has the last word on each name."""
+    """Return the settings of all `layers`; an earlier layer overrides a later one."""
     found: dict[str, Setting] = {}
     for layer in reversed(layers):
         found |= layer
@@ -110,14 +110,14 @@ def of_environment(env: Mapping[str, str]) -> dict[str, Setting]:
 
 
 def variable_of(name: str) -> str:
-    """Return the variable of a setting of one value."""
+    """Return the variable of a setting with one value."""
     return f"CANNERY_{name.upper().replace('-', '_')}"
 
 
 def of_file(document: Mapping[str, object], where: str, place: Callable[[str], str]) -> dict[str, Setting]:
-    """Return what a file of settings sets; `place` makes a folder in it absolute. Raises `UsageError` with its name.
+    """Return the settings of a file; `place` makes a folder in it absolute. Raises `UsageError` with the file's name.
 
-    A setting that is unknown, or has a value of another kind, is an error: a mirror that is silently not used is worse.
+    An unknown setting or a value of another type is an error, since a mirror must not be silently unused.
     """
     found: dict[str, Setting] = {}
     for name, value in document.items():
@@ -163,7 +163,7 @@ def _mirrors(kind: str, table: Mapping[str, Any], where: str) -> dict[str, Setti
 
 
 def _fault(kind: str, name: str, address: str) -> str:
-    """Return why an address cannot be a mirror of `name`, without what may be secret in it; "" where it can."""
+    """Return why an address cannot be a mirror of `name`, without secrets in it, or ""."""
     if kind == "registry":
         return _reference_fault(name) or _reference_fault(address)
     if kind == "git":
@@ -198,7 +198,7 @@ def _reference_fault(text: str) -> str:
 def with_mirrors(catalog: Catalog, settings: Settings) -> Catalog:
     """Return `catalog` with this machine's mirrors before its indexes and hosts.
 
-    Raises `UsageError` for a mirror of what the catalog does not have.
+    Raises `UsageError` for a mirror of an index or host that the catalog does not have.
     """
     indexes, hosts = dict(catalog.indexes), dict(catalog.hosts)
     for kind, known, where in (

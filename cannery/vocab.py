@@ -1,4 +1,4 @@
-"""Closed vocabularies of Cannery, and what other tools call the same things; matched exhaustively where used."""
+"""Cannery's closed lists of words (architectures, chips, kinds), and the names that other tools use for them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Arch(StrEnum):
-    """CPU architecture, in the words of OCI."""
+    """CPU architecture, as OCI names it."""
 
     AMD64 = "amd64"
     ARM64 = "arm64"
 
     @property
     def machine(self) -> str:
-        """What `uname -m` and wheel platform tags call it."""
+        """The name in `uname -m` and in wheel platform tags."""
         return {Arch.AMD64: "x86_64", Arch.ARM64: "aarch64"}[self]
 
     @property
@@ -31,16 +31,16 @@ class Arch(StrEnum):
 
     @property
     def emulation(self) -> str:
-        """The commands after which a Debian or Ubuntu of the other arch runs programs of this one, by QEMU.
+        """The commands that let a Debian or Ubuntu of another architecture run programs of this one, by QEMU.
 
-        The packages register it through their service, which does not start where no service manager runs (a
-        container, a small VM) or `policy-rc.d` denies it: seen on Debian 12.
+        The packages' service, which registers it, does not start in a container or small VM without a service manager,
+        or if `policy-rc.d` denies it (seen on Debian 12).
         """
         return f"apt-get install qemu-user-static binfmt-support && update-binfmts --enable qemu-{self.machine}"
 
 
 class Chip(StrEnum):
-    """Ascend chip family, in the words of the CANN image tags."""
+    """Ascend chip family, as the tags of CANN images name it."""
 
     A2 = "910b"
     A3 = "a3"
@@ -50,7 +50,7 @@ class Chip(StrEnum):
 
 
 class BaseKind(StrEnum):
-    """What stands under the layers: a CANN image, Cannery's stand-in for one, or whatever the user named."""
+    """The kind of the base image: a CANN image, Cannery's stand-in for one, or an image that the user names."""
 
     REAL = "real"
     STANDIN = "standin"
@@ -58,7 +58,7 @@ class BaseKind(StrEnum):
 
 
 class ComponentKind(StrEnum):
-    """How a component comes in (DESIGN, "Component kinds")."""
+    """How a component is installed."""
 
     WHEELS = "wheels"
     SYSTEM = "system"
@@ -67,17 +67,17 @@ class ComponentKind(StrEnum):
 
     @property
     def is_package(self) -> bool:
-        """Whether it brings a Python distribution, which locks, pins and requirements speak of."""
+        """Whether it is a Python distribution, which locks, pins and requirements can name."""
         return self is ComponentKind.WHEELS or self.is_source
 
     @property
     def is_source(self) -> bool:
-        """Whether it comes from a git repository (or a release made from one) and is installed by a step of its own."""
+        """Whether it comes from a git repository (or a release of one) and has its own install step."""
         return self in {ComponentKind.SOURCE, ComponentKind.NATIVE}
 
 
 class Install(StrEnum):
-    """What becomes of a source: a wheel, an editable install, or a tree that only PYTHONPATH names."""
+    """How a source is installed: as a wheel, as an editable install, or as a tree on PYTHONPATH."""
 
     WHEEL = "wheel"
     EDITABLE = "editable"
@@ -85,7 +85,7 @@ class Install(StrEnum):
 
 
 class RunFormat(StrEnum):
-    """How a container is printed: as a command that starts it here, or as a file for what starts it."""
+    """The format in which `run` prints a container: a command, or a file for Compose or Kubernetes."""
 
     DOCKER = "docker"
     COMPOSE = "compose"
@@ -96,7 +96,7 @@ class RunFormat(StrEnum):
 
     @property
     def is_local(self) -> bool:
-        """Whether it runs on one host, like this one, and not somewhere in a cluster."""
+        """Whether it runs on one host, not in a cluster."""
         return self in {RunFormat.DOCKER, RunFormat.COMPOSE}
 
     @property
@@ -106,7 +106,7 @@ class RunFormat(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a finding weighs: an error stops, a warning and a note are printed."""
+    """The severity of a finding: an error stops the command, a warning and a note are only printed."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -121,9 +121,9 @@ ARCH_ALIASES: Mapping[str, Arch] = {
     "aarch64": Arch.ARM64,
 }
 
-# The models of each family, as npu-smi prints them; CANN and native builds write `ascend` before the name. Read from
-# vllm-ascend's setup.py and torch_npu's NpuVariables.cpp. CANN calls one chip of the first family Ascend910B: that name
-# is left out, since the tags' 910b is another family.
+# The models of each family, as npu-smi prints them; CANN and native builds add the prefix `ascend`. They are from
+# vllm-ascend's setup.py and torch_npu's NpuVariables.cpp. CANN calls one chip of the first family Ascend910B; that name
+# is left out, because 910b in tags is another family.
 CHIP_MODELS: Mapping[Chip, tuple[str, ...]] = {
     Chip.A2: ("910b1", "910b2", "910b2c", "910b3", "910b4", "910b4-1"),
     Chip.A3: ("910_9362", "910_9363", "910_9372", "910_9381", "910_9382", "910_9391", "910_9392"),
@@ -131,7 +131,7 @@ CHIP_MODELS: Mapping[Chip, tuple[str, ...]] = {
     Chip.A1: ("910a", "910proa", "910prob", "910premiuma"),
     Chip.A5: ("950", "950dt", "950pr", "950dt_9582"),
 }
-# Names of a chip, beside the tags' own words: models, families and products (CONTRACTS, "Words and options").
+# Names of chips: the tags' words, models, families and products.
 CHIP_ALIASES: Mapping[str, Chip] = {
     **{chip.value: chip for chip in Chip},
     **{
@@ -141,7 +141,7 @@ CHIP_ALIASES: Mapping[str, Chip] = {
         for prefix in ("", "ascend")
     },
     "a2": Chip.A2,
-    # vllm-ascend's word, and Cannery's own before 0.2.0.
+    # vllm-ascend's name, and Cannery's before 0.2.0.
     "a5": Chip.A5,
     "910_93": Chip.A3,
     "910c": Chip.A3,
@@ -151,7 +151,7 @@ CHIP_ALIASES: Mapping[str, Chip] = {
 T = TypeVar("T")
 
 
-# What `clean` removes, in its order: what is missed least first.
+# What `clean` removes, the least needed first.
 CLEAN_KINDS = (
     *("trials", "builds", "unpacked", "images", "wheels", "layers", "rootfs", "sources", "locks", "verified", "out"),
     "buildkit",
@@ -159,15 +159,15 @@ CLEAN_KINDS = (
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 3, likeness: float = 0.6) -> tuple[str, ...]:
-    """Return up to `count` of `known` that are spelt most like `word`, best first; empty when none comes close.
+    """Return up to `count` of `known` that are spelt most like `word`, best first.
 
-    `likeness` is how close: 1 is equal, 0 has nothing in common.
+    `likeness` is the lowest accepted similarity: 1 is equal, 0 has nothing in common.
     """
     return tuple(difflib.get_close_matches(word, list(known), n=count, cutoff=likeness))
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the hint for a word that is not in a closed list: the nearest ones, else `otherwise` or all."""
+    """Return the hint for a word that is not in a list: the nearest words, or else `otherwise` or all words."""
     words = sorted(known)
     close = nearest(word, words)
     if close:
@@ -176,7 +176,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def parse_word(text: str, aliases: Mapping[str, T], option: str) -> T:
-    """Look `text` up in `aliases` whatever its case; raise `UsageError` naming `option` and the nearest values."""
+    """Look up `text` in `aliases`, ignoring case; raise `UsageError` with `option` and the nearest values."""
     found = aliases.get(text.strip().lower())
     if found is None:
         close = dict.fromkeys(str(aliases[word]) for word in nearest(text.lower(), aliases))
@@ -193,6 +193,6 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 
 
 def size_bytes(text: str) -> int | None:
-    """Return bytes of a size as docker writes it, 1024 based (`16g`, `512MB`, `1024`); None for any other text."""
+    """Return the bytes of a size as docker writes it, 1024-based (`16g`, `512MB`, `1024`); None for any other text."""
     match = _SIZE.fullmatch(text.strip())
     return int(float(match[1]) * 1024 ** " kmgtp".index(match[2].lower() or " ")) if match else None

@@ -1,5 +1,5 @@
-"""`verify --against`: compare an image that somebody made by hand with itself and with profiles. No package is run.
+"""`verify --against`: check an image that was built by hand, and compare it with profiles. No package is run.
 
-`io` asks the image's own Python; `compare` makes values of the answer, finds what does not fit and what differs from a
-profile's lock, and prints both.
+`io` runs the image's own Python. `compare` finds packages that do not fit together and differences from a profile's
+lock, and prints both.
 """

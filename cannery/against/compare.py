@@ -1,7 +1,7 @@
-"""An image as values, compared with itself and with a profile: what does not fit or differs, the heaviest first.
+"""Misfits inside an image, and its differences from a profile, the most serious first.
 
-Of an image: its Python and packages, CANN, OS, environment, and Cannery's manifest. An image is compared with itself
-where packages of it are not made for each other, by the table and by their own metadata.
+An image is its Python, packages, CANN, OS, environment and Cannery's manifest. Its packages are checked against each
+other by the compatibility table and by their own metadata.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Image:
-    """What is in an image.
+    """The content of an image.
 
-    `python` is the version (`major.minor`) of the one that PATH has first, `packages` are what it can import, by
+    `python` is the version (`major.minor`) of the first Python on PATH, `packages` are what it can import, by
     normalised name. `cann` maps parts of CANN (toolkit, nnal) to versions. `manifest` is Cannery's own; None for an
-    image that Cannery did not make.
+    image that Cannery did not build.
     """
 
     config: EngineImage
@@ -72,12 +72,12 @@ class Image:
 
 
 def version_files(bases: Mapping[str, BaseLine]) -> tuple[str, ...]:
-    """Return the files in which CANN writes its versions."""
+    """Return the files in which CANN records its versions."""
     return tuple(dict.fromkeys(path for _name, _pattern, path in _asked(bases)))
 
 
 def read_facts(config: EngineImage, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
-    """Return what is in an image; `seen` is what `cannery.against.io.look` prints."""
+    """Return the content of an image; `seen` is what `cannery.against.io.look` prints."""
     packages: dict[str, Distribution] = {}
     for name, version, requires in seen["packages"]:
         one = Distribution(canonicalize_name(str(name)), str(version), tuple(map(str, requires)))
@@ -105,7 +105,7 @@ def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str]
 
 
 def _cann(seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> dict[str, str]:
-    """Return the version of each part of CANN: of several, the one that the environment names, else the newest."""
+    """Return the version of each part of CANN. Of several, the environment's is used, or else the newest."""
     asked = [*_asked(bases), *((TOOLKIT, TOOLKIT_VERSION, path) for path in seen if path.endswith(".info"))]
     found = [(*seen[path], name, pattern) for name, pattern, path in asked if path in seen]
     versions = [
@@ -117,7 +117,7 @@ def _cann(seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> dict[str, s
 
 
 def _manifest(text: str) -> Mapping[str, Any] | None:
-    """Return a manifest of this schema; None for any other text, and for a manifest that somebody edited."""
+    """Return a manifest of this schema; None for any other text, and for an edited manifest."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -134,12 +134,12 @@ def _manifest(text: str) -> Mapping[str, Any] | None:
 
 TOOLKIT_HOME = "ASCEND_TOOLKIT_HOME"
 CORE = frozenset({TORCH, TORCH_NPU})
-# Local parts of a version that name a build for other hardware; any other (cpu, empty, a commit) is the same package.
+# Local version labels of builds for other hardware. Any other label (cpu, none, a commit) is the same package.
 ACCELERATOR = re.compile(r"(cu\d+|rocm|xpu)")
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
 NOT_IN_ENV = "docker exec and Kubernetes read no .bashrc and no set_env.sh"
 NAMED = 8
-# Lines of one kind, and further packages, that are printed.
+# How many lines of one kind, and how many extra packages, are printed.
 SHOWN = 15
 EXTRAS_SHOWN = 12
 HEADER = ("profile", "packages", "CANN", "Python")
@@ -148,10 +148,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Expected:
-    """What an image of `recipe` holds.
-
-    `packages` are the versions of the lock and of sources, by normalised name.
-    """
+    """What an image of `recipe` should hold. `packages` are versions of the lock and of sources, by normalised name."""
 
     recipe: Recipe
     packages: Mapping[str, str]
@@ -174,8 +171,8 @@ class Expected:
 
 
 def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
-    """Return what an image of `recipe` with the packages of `lock` holds."""
-    # A tree on PYTHONPATH has no metadata: an image does not show it.
+    """Return what an image of `recipe` with the packages of `lock` should hold."""
+    # A tree on PYTHONPATH has no metadata, so it cannot be found in an image.
     seen = [one for one in recipe.sources if one.version and one.component.install is not Install.TREE]
     built = {one.package: one.version or "" for one in seen if not is_left_out(recipe, one)}
     sources = {one.package for one in recipe.sources}
@@ -184,7 +181,7 @@ def expected(recipe: Recipe, lock: Lock, catalog: Catalog) -> Expected:
 
 
 class Kind(StrEnum):
-    """Kinds of differences, the heaviest first. A `NOTE` does not make an image differ from a profile."""
+    """Kinds of differences, the most serious first. An image with only `NOTE`s is equal to the profile."""
 
     UNFIT = "does not fit together"
     BREAKS = "breaks first"
@@ -196,7 +193,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: its subject, what is wanted ("" for nothing), what was found, and more about it."""
+    """One difference: its subject, the wanted value ("" for none), the found value, and a note."""
 
     kind: Kind
     subject: str
@@ -211,9 +208,9 @@ class Difference:
 
 
 def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Iterator[Difference]:
-    """Yield packages that do not fit each other, each pair once: those of the table first, torch_npu first of all.
+    """Yield packages that do not fit each other, each pair once: first those of the table, with torch_npu first.
 
-    Pairs of which both are `settled` are left out: the profile has the two together.
+    A pair of two `settled` packages is left out: the profile has both.
     """
     packages = sorted(image.packages.values(), key=lambda one: one.name)
     first = sorted(packages, key=lambda one: one.name != TORCH_NPU)
@@ -225,13 +222,13 @@ def misfits(image: Image, table: Compatibility, settled: Collection[str]) -> Ite
     for one, key, wanted, source in found:
         if (one.name, key) not in known and not {one.name, key} <= {*settled}:
             known.add((one.name, key))
-            # Sets that no table has run on other CANNs: a note, as `check` gives a warning.
+            # A set may run on a CANN that is not in the table: only a note, as `check` only warns.
             kind, have = Kind.NOTE if key == CANN else Kind.UNFIT, phrase(key, _versions(image)[key])
             yield Difference(kind, f"{one.name} {one.version}", phrase(key, wanted), have, source)
 
 
 def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, what is wanted, source) where no row of the package's release fits: one of several rows is enough."""
+    """Yield (key, wanted value, source) if no row of the package's release fits. One fitting row is enough."""
     if not is_version(one.version):
         return
     here = _versions(image)
@@ -249,7 +246,7 @@ def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator
 
 
 def _by_metadata(one: Distribution, image: Image) -> Iterator[tuple[str, str]]:
-    """Give (name, range) of each requirement that an installed package does not meet; a missing one is not reported."""
+    """Yield (name, range) of each requirement that an installed package does not meet; a missing package is ignored."""
     environment = {**marker_environment(image.python, Arch(image.config.arch)), "extra": ""}
     here = _versions(image)
     for requirement in live(one.requires, environment):
@@ -265,7 +262,7 @@ def _versions(image: Image) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An image compared with one profile: its differences, and the packages that it has as the profile wants."""
+    """An image compared with one profile: the differences, and the names of packages with equal versions."""
 
     expected: Expected
     image: Image
@@ -289,9 +286,9 @@ class Comparison:
 
     @property
     def distance(self) -> tuple[int, float]:
-        """How far the image is: its engines (vllm, sglang ...) that the profile does not have; the share that differs.
+        """The number of engines (vllm, sglang …) that only the image has, then the share of packages that differ.
 
-        An engine is built from a repository in some profile: such packages characterise an image.
+        An engine is a package that some profile builds from a repository. It shows what an image is for.
         """
         sources = self.expected.catalog.sources.items()
         engines = {package_of(name, one) for name, one in sources if one.hosts}
@@ -302,7 +299,7 @@ class Comparison:
 
 
 def compare(expected: Expected, image: Image) -> Comparison:
-    """Compare an image with a profile, and with itself."""
+    """Compare an image with a profile, and its packages with each other."""
     equal = {name for name, version in expected.packages.items() if is_equal(version, _version(image, name))}
     settled = equal | ({CANN} if image.toolkit == expected.cann else set())
     settled |= {PYTHON} if image.python == expected.recipe.target.python else set()
@@ -319,12 +316,12 @@ def compare(expected: Expected, image: Image) -> Comparison:
 
 
 def nearest(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return comparisons, the nearest first; equally near ones by name."""
+    """Return the comparisons sorted by distance, then by name."""
     return tuple(sorted(comparisons, key=lambda one: (one.distance, one.expected.name)))
 
 
 def is_equal(wanted: str, found: str) -> bool:
-    """Whether two versions are the same package: equal public parts, and no build for other hardware."""
+    """Whether two versions are the same package: their public parts and hardware builds are equal."""
     if not is_version(found):
         return False
     one, other = Version(wanted), Version(found)
@@ -357,7 +354,7 @@ def _target(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Yield what differs among packages, those that the profile names before the others."""
+    """Yield differences of packages; those that the profile names come first."""
     for name, version in sorted(expected.packages.items(), key=lambda item: (item[0] not in expected.named, item[0])):
         found = _version(image, name)
         if not found or not is_equal(version, found):
@@ -366,7 +363,7 @@ def _packages(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Yield packages that share a folder, and those of the deny list that are not the profile's own."""
+    """Yield packages that overwrite each other's files, and denied packages that the profile does not have."""
     have = image.packages
     table = expected.catalog.compatibility
     for names in table.exclusive:
@@ -374,7 +371,7 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
             listed = " and ".join(f"{name} {have[name].version}" for name in both)
             why = "they overwrite each other's files"
             yield Difference(Kind.BREAKS, "one folder for two", "one of them", listed, why)
-    for denied in table.denied(have):  # whether a wheel of the index or a source was built, no image shows
+    for denied in table.denied(have):  # an image does not show where a package came from
         found = [name for name in sorted(have) if fnmatchcase(name, denied.pattern) and name not in expected.packages]
         if found:
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
@@ -382,14 +379,14 @@ def _forbidden(expected: Expected, image: Image) -> Iterator[Difference]:
 
 
 def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
-    """Yield the profile's variables that the image's ENV does not have or sets otherwise."""
+    """Yield the profile's variables that are missing in the image's ENV or have another value."""
     env = image.config.env
     recipe = expected.recipe
     line, tag, target = recipe.base.line, recipe.base.found, recipe.target
     base = expand_env(line, target, tag) if tag is not None and target.os in line.env else {"PATH": DEFAULT_PATH}
     own = [*(name for one in recipe.chosen for name in one.component.env), *recipe.profile.env]
     all_wanted = image_environment(recipe, base)
-    # What the profile, its components and CANN's place decide.
+    # Only variables that the profile, its components or CANN's folder decide.
     for name in dict.fromkeys(name for name in (ATB_HOME, TOOLKIT_HOME, *own) if name in all_wanted):
         wanted, found = all_wanted[name], env.get(name, "")
         if name == ATB_HOME and found:
@@ -405,9 +402,9 @@ def _environment(expected: Expected, image: Image) -> Iterator[Difference]:
 def report_lines(
     reference: str, comparisons: Sequence[Comparison], skipped: Mapping[str, str], *, every: bool = False
 ) -> Iterator[str]:
-    """Yield the report as lines: `comparisons`, the nearest first, and `skipped` profiles with the reasons.
+    """Yield the lines of the report: `comparisons`, the nearest first, and `skipped` profiles with reasons.
 
-    Long lists are folded unless `every`.
+    Long lists are cut unless `every`.
     """
     best, image = comparisons[0], comparisons[0].image
     python = f"Python {image.python or NONE}" + (f" at {image.prefix}" if image.prefix else "")

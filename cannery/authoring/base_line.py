@@ -23,7 +23,7 @@ SOURCED = re.compile(r"(?:source|\.)\s+(/[^\s&;\"]+(?: --[^\s&;\"]+)*)")
 
 @dataclass(frozen=True)
 class Made:
-    """One image: its ENV, as (name, value) in order, and the scripts that its ENTRYPOINT sources (() : not known)."""
+    """One image: its ENV, as (name, value) in order, and the scripts that its ENTRYPOINT sources; () if unknown."""
 
     env: tuple[tuple[str, str], ...]
     scripts: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ def read_dockerfile(text: str) -> Made:
 def make_line(cann: str, images: Mapping[str, Made], known: Mapping[str, BaseLine], source: str) -> dict[str, Any]:
     """Return the values of a base's file from its `images`, by tag.
 
-    What no image has (`version_files`, `python_packages`, and `set_env` without scripts) comes from the nearest line of
-    `known`, with this version in it. Raises `UsageError` for images that are not of CANN.
+    What images do not show (`version_files`, `python_packages`, and `set_env` without scripts) is copied from the
+    nearest line of `known`, with this version in it. Raises `UsageError` for images without CANN.
     """
     wanted = order(cann)
     older = [line for line in known.values() if order(line.cann) <= wanted]
-    # The last of the older lines, else the first of the newer ones.
+    # The newest older line, or else the oldest newer one.
     near = max(older, key=lambda line: order(line.cann)) if older else min(known.values(), key=lambda o: order(o.cann))
     env: dict[str, list[str]] = {}
     tags: dict[str, dict[str, Any]] = {}
@@ -79,14 +79,14 @@ def make_line(cann: str, images: Mapping[str, Made], known: Mapping[str, BaseLin
 
 
 def odd_tags(images: Mapping[str, Made]) -> tuple[str, ...]:
-    """Return the tags whose ENV differs from that of the first image on their OS, which the line has."""
+    """Return the tags whose ENV differs from that of the first image on their OS, which is recorded."""
     first: dict[str, list[tuple[str, str]]] = {}
     opened = {tag: [(name, _open(value)) for name, value in image.env] for tag, image in images.items()}
     return tuple(tag for tag, env in opened.items() if first.setdefault(_os(tag), env) != env)
 
 
 def _open(value: str) -> str:
-    """Return a value with fields in place of what differs by tag."""
+    """Return a value with placeholders for the parts that differ by tag."""
     return ABI.sub("cxx_abi_{atb_abi}", PYTHON_HOME.sub("{python_home}", value))
 
 

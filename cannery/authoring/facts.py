@@ -1,4 +1,4 @@
-"""The entry in a component's file about a release or a commit, from the content of that release or commit."""
+"""Make the entry for a release or a commit in a component's file, from the content of that release or commit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cannery.catalog.component import Component
 
 PYPROJECT, SETUP = "pyproject.toml", "setup.py"
-# Where a tree may say what it asks for, best first.
+# Files that may hold a tree's requirements, best first.
 PLACES = (PYPROJECT, SETUP, "requirements.txt")
 # `__version__ = "1.0"`, or `version="1.0",` in a call of setup().
 VERSION_LINE = re.compile(r"(?:^|[(,])\s*(?:__)?version(?:__)?\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE | re.IGNORECASE)
@@ -34,10 +34,10 @@ VERSION_LINE = re.compile(r"(?:^|[(,])\s*(?:__)?version(?:__)?\s*=\s*['\"]([^'\"
 
 @dataclass(frozen=True)
 class Tree:
-    """What was read of a release or a commit: files (path: text), its METADATA or PKG-INFO, its date.
+    """What was read from a release or a commit: files (path: text), its METADATA or PKG-INFO, its date.
 
-    `what` names it in the entry's `source`. A commit also has `submodules`, and by component the commits that it has
-    patch sets for.
+    `what` names it in the entry's `source`. A commit also has `submodules`, and `patches`: by component, the commits
+    that it has patch sets for.
     """
 
     what: str
@@ -59,7 +59,7 @@ def places_of(component: Component, *, commit: bool) -> tuple[str, ...]:
 def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of an entry for a tree. Its requirements are read from `places`, or else from its metadata.
 
-    `without` are globs of packages that are left out, since only another build asks for them. Raises `UsageError` for a
+    `without` are globs of packages to leave out, because only another build requires them. Raises `UsageError` for a
     place that cannot be read.
     """
     value: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str
 
 
 def _is_extra(text: str) -> bool:
-    """Whether a requirement counts with an extra only."""
+    """Whether a requirement applies only with an extra."""
     try:
         return "extra" in str(Requirement(text).marker or "")
     except InvalidRequirement:
@@ -105,7 +105,7 @@ def _project(files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def version_of(files: Mapping[str, str]) -> str:
-    """Return the version that a file of a tree has as plain text; "" where none has."""
+    """Return the version that a file of a tree has as plain text, or ""."""
     if isinstance(version := _project(files).get("version"), str):
         return version
     for name, text in files.items():
@@ -116,20 +116,20 @@ def version_of(files: Mapping[str, str]) -> str:
 
 
 def table_of(component: Component, *, commit: bool) -> str:
-    """Return the name of the table for such an entry; "" for a component that needs none: an index lists enough."""
+    """Return the name of the table for such an entry; "" for a component that needs none, as its index has enough."""
     if isinstance(component, FromSource):
         return "revisions" if commit else "releases"
     return "metadata" if isinstance(component, Wheels) and component.index and not commit else ""
 
 
 def entry_text(key: str, value: Mapping[str, Any]) -> str:
-    """Return an entry as it is written into a component's table, without a line end."""
+    """Return an entry as YAML text for a component's table, without a line end."""
     lines = yaml_output(dict(value)).rstrip("\n").splitlines()
     return "\n".join([f"{quoted(key)}:", *(f"  {line}" for line in lines)])
 
 
 def with_entry(text: str, table: str, key: str, value: Mapping[str, Any], where: str) -> str:
-    """Return the text of a component's file with a new first entry in `table`, which is added where it is missing.
+    """Return the text of a component's file with a new first entry in `table`, which is added if it is missing.
 
     No other byte changes. Raises `UsageError` for a file that is not in YAML's block style.
     """

@@ -1,4 +1,4 @@
-"""The base image as it was found, and how it differs from what images/bases/ records for its target."""
+"""The base image that was found, and its differences from the record in images/bases/."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _OS_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.ver
 class BaseImage:
     """A base that was found: its reference without digest, the digest of its index or manifest, its configuration.
 
-    `source` is where this machine gets it, as a reference without digest, "" where that is `reference`: a mirror.
-    `digest` is None for an image of the engine that came from no registry; `config` is None, with its reason in
-    `unread`. `held` is an image that the engine has already.
+    `source` is the mirror that this machine pulls it from, as a reference without digest; "" without a mirror.
+    `digest` is None for an image of the engine that is from no registry. If `config` is None, `unread` is the reason.
+    `held` means that the engine already has it.
     """
 
     reference: str
@@ -40,10 +40,10 @@ class BaseImage:
 
 
 def compare(recipe: Recipe, base: BaseImage) -> tuple[Finding, ...]:
-    """Return how the base differs from what is recorded for the recipe's target.
+    """Return how the base differs from the record for the recipe's target.
 
-    Another CPU architecture, or another folder of the interpreter that runs the stages, is an error. All else is a
-    warning: tags are rewritten in place, and a user's own image may differ.
+    Another CPU architecture, or another folder of the interpreter that runs the stages, is an error. Any other
+    difference is a warning: tags may be pushed again, and a user's own image may differ.
     """
     if base.config is None:
         what = f"the configuration of {base.reference} could not be read: {base.unread}"
@@ -89,7 +89,7 @@ def _env_findings(
             what = f"{words} is {env.get(name, 'not set')} in {reference}, recorded is {expected[name]}"
             yield _warning(recipe, code, what)
     others = [name for name, value in expected.items() if name not in homes and env.get(name) != value]
-    # Paths follow from the two above: one difference is reported once.
+    # Other paths depend on these two, so they are not reported again.
     if others and all(env.get(name) == expected.get(name) for name in homes):
         shown = ", ".join(others[:6]) + (f" and {len(others) - 6} more" if len(others) > 6 else "")
         yield _warning(recipe, "base.env", f"the environment of {reference} differs from the recorded one in {shown}")

@@ -1,1 +1,1 @@
-"""A plan as a folder for BuildKit: Dockerfile, bake file, group files, and what goes into the image beside packages."""
+"""Render a plan into a folder for BuildKit: Dockerfile, bake file, group files, and other files of the image."""

@@ -1,6 +1,6 @@
-"""Refuse what must not be in a rendered Dockerfile, before anything is built.
+"""Find errors in a rendered Dockerfile before it is built.
 
-Each rule is a small function over the instructions, and its docstring has the reason.
+Each rule is a small function over the instructions; its docstring gives the reason.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
 # The shell does not expand words in single quotes.
 QUOTED = re.compile(r"'[^']*'")
 BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*+\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
-# Links of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's own.
+# Symlinks of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's `latest`.
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
 MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
-# Searched in lower-case text: a search that ignores case takes six times as long.
+# The text is lower-case: a case-insensitive search takes six times as long.
 UNVERIFIED = re.compile(
     r"\b(?:trusted-host\b|pip_trusted_host\b|uv_insecure_host\b|insecure\b.*\.curlrc\b|git_ssl_no_verify\W+(?:1|true)\b"
     r"|curl\b[^;&|]*\s(?:-[a-z]*k[a-z]*|--insecure)(?:\s|$)|pythonhttpsverify\W+0\b|strict-ssl\W+false\b"
@@ -47,7 +47,7 @@ TRITON_ASCEND = re.compile(r"\binstall\b[^;&|]*\btriton[-_]ascend\b")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: line number of its start (from 1), keyword in upper case, and the rest on one line."""
+    """One instruction: its first line number (from 1), its keyword in upper case, and the rest on one line."""
 
     line: int
     keyword: str
@@ -55,7 +55,7 @@ class Instruction:
 
 
 def instructions(dockerfile: str) -> tuple[Instruction, ...]:
-    """Split a Dockerfile into instructions; comments and empty lines are left out, continued lines joined."""
+    """Split a Dockerfile into instructions, without comments and empty lines; continued lines are joined."""
     found: list[Instruction] = []
     start, parts = 0, [""]
     for number, line in enumerate(dockerfile.splitlines(), start=1):
@@ -73,7 +73,7 @@ def instructions(dockerfile: str) -> tuple[Instruction, ...]:
 
 
 def lint(dockerfile: str, arch: Arch | None = None) -> tuple[Finding, ...]:
-    """Return what is wrong in a Dockerfile, as errors; `arch` is the image's."""
+    """Return the errors in a Dockerfile; `arch` is the image's."""
     found = instructions(dockerfile)
     rules = (_remote_add, _private, _unused, _braces, _through_links, _unverified, _frozen, _triton)
     lines = [*_syntax(dockerfile), *(finding for rule in rules for finding in rule(found))]
@@ -81,7 +81,7 @@ def lint(dockerfile: str, arch: Arch | None = None) -> tuple[Finding, ...]:
 
 
 def _remote_add(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """ADD of a URL or repository ignores proxy arguments, which RUN honours (moby/buildkit issue 5329)."""
+    """ADD of a URL or repository ignores the proxy arguments that RUN uses (moby/buildkit issue 5329)."""
     for one in found:
         words = [word for word in one.rest.split() if not word.startswith("--")][:-1] if one.keyword == "ADD" else []
         for word in words:
@@ -92,7 +92,7 @@ def _remote_add(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 
 def _private(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """ENV, ARG and LABEL stay in the image's history: no credentials, no address of somebody's network."""
+    """ENV, ARG and LABEL are kept in the image's history: they must hold no credentials and no private address."""
     for one in found:
         if one.keyword not in {"ENV", "ARG", "LABEL"}:
             continue
@@ -118,7 +118,7 @@ def _stays(one: Instruction, what: str) -> Finding:
 
 
 def _unused(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """An argument that nothing reads is a value that somebody believes to have set (vllm-ascend pull 7278)."""
+    """Setting an argument that nothing reads has no effect (vllm-ascend pull 7278)."""
     for number, one in enumerate(found):
         match = ARGUMENT.match(one.rest) if one.keyword == "ARG" else None
         if match is None:
@@ -135,7 +135,7 @@ def _error(code: str, one: Instruction, what: str, why: str, fix: str) -> Findin
 
 
 def _syntax(dockerfile: str) -> Iterator[Finding]:
-    """A syntax line makes BuildKit pull a front end from Docker Hub, which a site without it cannot."""
+    """A syntax line makes BuildKit pull a front end from Docker Hub, which some sites cannot reach."""
     for number, line in enumerate(dockerfile.splitlines(), start=1):
         match = SYNTAX.match(line.strip())
         if match is None and not line.strip().startswith("#"):
@@ -146,7 +146,7 @@ def _syntax(dockerfile: str) -> Iterator[Finding]:
 
 
 def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """/bin/sh is dash on Debian and Ubuntu: it takes {a,b} as it is written."""
+    """/bin/sh is dash on Debian and Ubuntu, which does not expand {a,b}."""
     is_bash = False
     for one in found:
         is_bash = "bash" in one.rest if one.keyword == "SHELL" else is_bash and one.keyword != "FROM"
@@ -157,7 +157,7 @@ def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 
 def _through_links(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """COPY --link makes a layer of its own, in which the folder is a folder: it replaces the link."""
+    """COPY --link makes an independent layer with real folders, which replace a symlink of the base."""
     links = list(LINKS)
     for one in found:
         links += MADE_LINK.findall(one.rest) if one.keyword == "RUN" else []
@@ -183,7 +183,7 @@ def _unverified(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 
 def _frozen(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH without CANN's folders, or in a shell's file, where no `docker exec` reads it."""
+    """LD_LIBRARY_PATH must hold CANN's folders, and must not be set in a shell's file: `docker exec` reads none."""
     for one in found:
         if one.keyword == "ENV":
             values = [value for value in LIBRARIES.findall(one.rest) if "LD_LIBRARY_PATH" not in value]
@@ -198,7 +198,7 @@ def _frozen(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 
 def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
-    """Packages triton and triton-ascend share the folder triton/: who removes one removes files of the other (T07)."""
+    """Packages triton and triton-ascend share the folder triton/: removing one removes files of the other."""
     installed = False
     for one in found:
         if one.keyword == "RUN" and "triton" in one.rest:
@@ -211,7 +211,7 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 
 def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
-    """A word of another architecture in what the image keeps: ENV, and RUN of stages of its own platform."""
+    """ENV, and RUN in stages of the image's platform, must not name another architecture."""
     other = next(one for one in type(arch) if one is not arch)
     words = re.compile(rf"(?<![\w])(?:{other}|{other.machine})(?![a-z0-9])|{other.machine}-linux")
     foreign = False

@@ -1,6 +1,6 @@
-"""Render a plan into the text files of its folder: Dockerfile, bake file, group files, rootfs. Pure: text in, text out.
+"""Render a plan into the text files of its folder: Dockerfile, bake file, group files, rootfs. Pure functions.
 
-Templates hold shape; every decision was made in the plan.
+Every decision is in the plan, and the templates only write it down.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 DOCKERFILE, BAKE_FILE = "Dockerfile", "docker-bake.json"
 TOOLS_FOLDER = "_tools"
-# The secrets of a build: id → variable with the path of its file. The content itself would not fit: Linux takes 128 KiB
-# in one variable, and a CA bundle is larger. The default is an empty file in the rendered folder, not /dev/null: from
-# buildx 0.20 on, bake asks before it reads a file outside of that folder, and fails without an answer (0.29, tried).
+# The secrets of a build: id → variable with the path of its file. The content would not fit: Linux limits a variable to
+# 128 KiB, and a CA bundle is larger. The default is an empty file in the rendered folder, not /dev/null: since buildx
+# 0.20, bake asks before it reads a file outside that folder, and fails without an answer (seen with 0.29).
 SECRETS: Mapping[str, str] = {
     "apt_sources": "CANNERY_APT_SOURCES_FILE",
     "ca": "CANNERY_CA_FILE",
-    # Not secret, but no layer may depend on it: how many jobs compile at once.
+    # How many jobs compile at once: not secret, but no layer may depend on it.
     "jobs": "CANNERY_JOBS_FILE",
-    # BuildKit's predefined arguments would stay in its history, with the passwords.
+    # BuildKit's predefined arguments would be kept in its history, with passwords.
     "proxies": "CANNERY_PROXIES_FILE",
     "system_mirrors": "CANNERY_SYSTEM_MIRRORS_FILE",
 }
@@ -52,7 +52,7 @@ NO_SECRET = "no-secret"  # noqa: S105 - the name of a file
 
 
 def environment(templates: Mapping[str, str]) -> Environment:
-    """Return the one Jinja environment, over {path below templates/: text}. A template is compiled once in a run."""
+    """Return the Jinja environment of {path below templates/: text}. A template is compiled once in a run."""
     return _environment(frozenset(templates.items()))
 
 
@@ -97,7 +97,7 @@ def render(plan: Plan, templates: Mapping[str, str], compatibility: Compatibilit
 
 
 def files_layer(plan: Plan, templates: Mapping[str, str], compatibility: Compatibility) -> dict[str, str]:
-    """Return {path in the image: text} of what the layer `files` holds: the manifest and the verify script."""
+    """Return {path in the image: text} of the layer `files`: the manifest and the verify script."""
     files = {name: text for name, text in templates.items() if name.startswith("rootfs/opt/")}
     files |= {f"rootfs{path}": text for path, text in overlay_files(plan).items()}
     files[f"rootfs{MANIFEST_PATH}"] = manifest_text(plan, compatibility)
@@ -105,7 +105,7 @@ def files_layer(plan: Plan, templates: Mapping[str, str], compatibility: Compati
 
 
 def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
-    """Return {path in the rendered folder: the package of the lock whose file is there}."""
+    """Return {path in the rendered folder: the locked package whose file it is}."""
     paths: dict[str, LockedPackage] = {}
     for group in plan.groups:
         paths |= {f"wheels/{group.name}/{package.file}": package for package in group.packages if package.complete}
@@ -114,12 +114,12 @@ def wheel_paths(plan: Plan) -> dict[str, LockedPackage]:
 
 
 def tool_paths(plan: Plan) -> dict[str, LockedPackage]:
-    """Return {path in the rendered folder: the build tool whose file is there}."""
+    """Return {path in the rendered folder: the build tool whose file it is}."""
     return {f"wheels/{TOOLS_FOLDER}/{package.file}": package for package in plan.tools.packages}
 
 
 def patched_files(plan: Plan) -> dict[str, bytes]:
-    """Return {path in the rendered folder: content} of the files that patches change; a removed one has none."""
+    """Return {path in the rendered folder: content} of the files that patches change, without removed ones."""
     return {
         f"patched/{tree.component}/{file.after}": file.data
         for tree in plan.patched
@@ -129,7 +129,7 @@ def patched_files(plan: Plan) -> dict[str, bytes]:
 
 
 def group_text(group: Group) -> str:
-    """Return a group's requirements, one package a line, with each hash that is known."""
+    """Return a group's requirements, one package on each line, with its hash if it is known."""
     return "".join(
         f"{p.name}=={p.version}" + (f" --hash=sha256:{p.sha256}\n" if p.complete else "\n") for p in group.packages
     )
@@ -150,7 +150,7 @@ def _dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         workdir=start_folder(plan.recipe),
         made_folder=plan.recipe.profile.workdir,
         overlay=OVERLAY,
-        # Folders that every user can write, upper ones first.
+        # Folders that every user can write to, parents first.
         writable=(CACHE_HOME, *sorted(caches)) if caches else (),
         venv_stage=str(LayerKind.VENV),
         platform=uv_platform(plan.recipe.target.arch),
@@ -165,13 +165,13 @@ def _bake_file(plan: Plan) -> str:
         "platforms": [plan.recipe.target.arch.platform],
         "tags": list(plan.references),
         "args": {"SOURCE_DATE_EPOCH": str(plan.epoch)},
-        # The mirror of this machine gives the very image that FROM names.
+        # This machine's mirror serves the same image as FROM names.
         **({"contexts": {plan.base_reference: f"docker-image://{plan.base_source}"}} if plan.base_source else {}),
         "secret": [f"id={name},src=${{{variable}}}" for name, variable in SECRETS.items()],
         "attest": ["type=provenance,disabled=true"],
     }
     builds = any(layer.kind is LayerKind.SOURCE for layer in plan.layers)
-    # The parts that BuildKit makes if Cannery makes the other layers itself.
+    # The parts that BuildKit builds when Cannery builds the other layers itself.
     names = ["foundation", *(["sources"] if builds else [])]
     parts = {name: {"inherits": ["image"], "target": name, "tags": [f"cannery-{name}"]} for name in names}
     bake = {

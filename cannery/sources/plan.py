@@ -1,4 +1,4 @@
-"""Sources as values: which tree a build wants and from where, and what is missing in a tree that was fetched."""
+"""Sources as values: the tree that a build needs and its hosts, and what is missing in a fetched tree."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
-# A pointer is three short lines; what is longer is a file that talks about one.
+# A pointer has three short lines; a longer file is not a pointer.
 LFS_LONGEST = 1024
 
 
 class Kind(StrEnum):
-    """What an entry of a tree is, in git's own words, which are part of the tree's digest."""
+    """The kind of an entry of a tree, as git's mode, which is part of the tree's digest."""
 
     FILE = "100644"
     EXECUTABLE = "100755"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a path of a tree is missing in its tar, or is only a pointer there."""
+    """Why a path of a tree is missing in its tar, or only a pointer in it."""
 
     LFS = "Git LFS pointer, not the file itself"
     SUBMODULE = "a submodule whose commit no component names"
@@ -41,7 +41,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, order=True)
 class Missing:
-    """A path of a tree, and why it is not in the tar as it should be."""
+    """A path that is not in a tree's tar as it should be, and why."""
 
     path: str
     why: Why
@@ -52,9 +52,9 @@ class Missing:
 
 @dataclass(frozen=True)
 class SourceSubmodule:
-    """A submodule: `hosts` as in `SourceRequest`, and the commit that its place in the tree must name.
+    """A submodule: `hosts` as in `SourceRequest`, and the commit that the tree must record for it.
 
-    `added`: there is no such place in the tree.
+    With `added` the tree does not record it.
     """
 
     hosts: Mapping[str, str]
@@ -66,10 +66,9 @@ class SourceSubmodule:
 class SourceRequest:
     """A tree to fetch.
 
-    `hosts` is {host: `owner/name` there} in the order of trying; `submodules` is {path in the tree: submodule}. `paths`
-    are the files and folders that are exported, () for all. `local` is a folder of the user's that is used instead of
-    the `commit`. `epoch` (seconds) becomes the mtime of everything. Raises `UsageError` for a request that names
-    neither. The catalog's models hold commits and repositories to their form.
+    `hosts` is {host: `owner/name` on it} in the order in which they are tried; `submodules` is {path: submodule}.
+    `paths` are the exported files and folders, () for all. `local` is a folder of the user that is used instead of
+    `commit`. `epoch` (seconds) becomes every mtime. Raises `UsageError` if neither `commit` nor `local` is given.
     """
 
     name: str
@@ -79,7 +78,7 @@ class SourceRequest:
     submodules: Mapping[str, SourceSubmodule] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     local: PurePath | None = None
-    # The release on the package index that may be taken in the commit's place, "" where none is known.
+    # The release on the package index that may replace the commit; "" if none is known.
     release: str = ""
 
     def __post_init__(self) -> None:
@@ -92,8 +91,8 @@ def source_request(
 ) -> SourceRequest:
     """Return the request for a source component that is pinned to a commit.
 
-    `known` are the names of images/hosts.yaml: a submodule's entry names no host, so those of its component are tried
-    first and then the rest. Raises `UsageError` where the component is not pinned to a commit and no `local` is given.
+    `known` are the names of images/hosts.yaml. A submodule's entry has no host: its component's hosts are tried first,
+    then the others. Raises `UsageError` if the component is not pinned to a commit and `local` is not given.
     """
     own = chosen.component.hosts
     order = [*own, *(host for host in known if host not in own)]
@@ -120,23 +119,23 @@ def is_inside(path: str, paths: tuple[str, ...]) -> bool:
 
 
 def leads_to(path: str, paths: tuple[str, ...]) -> bool:
-    """Whether something of `paths` may be below the folder `path`."""
+    """Whether one of `paths` may be in the folder `path`."""
     return is_inside(path, paths) or any(one.startswith(f"{path}/") for one in paths)
 
 
 def unmatched(paths: tuple[str, ...], found: Iterable[str]) -> tuple[str, ...]:
-    """Return those of `paths` that none of the `found` paths is or is below."""
+    """Return those of `paths` that match none of the `found` paths and contain none."""
     names = tuple(found)
     return tuple(one for one in paths if not any(is_inside(name, (one,)) for name in names))
 
 
 def is_bad_path(path: str) -> bool:
-    """Whether a path of a tree would be written outside it, or over a repository's own files."""
+    """Whether a path would be written outside the tree, or into a `.git` folder."""
     return any(part in {"", ".", ".."} or part.lower() == ".git" for part in path.split("/"))
 
 
 def with_folders(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths and all folders above them, sorted, each folder before what is in it."""
+    """Return the paths and all folders above them, sorted, each folder before its content."""
     found: set[str] = set()
     for path in paths:
         name = path
@@ -147,16 +146,16 @@ def with_folders(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def leads_out(path: str, links: Mapping[str, str]) -> bool:
-    """Whether the symlink at `path` leads out of the tree; `links` is {path: target} of every symlink of the tree.
+    """Whether the symlink at `path` leads out of the tree; `links` is {path: target} of all symlinks of the tree.
 
-    One that leads nowhere, or in a circle, does not lead out.
+    A dangling or circular link does not lead out.
     """
-    # The tree is in a folder whose name no link of it has.
+    # A name for the tree's folder that cannot be in a link.
     top = "/\0/"
     found = followed(top + path, lambda place: links.get(place.removeprefix(top)) if place.startswith(top) else None)
     return found is not None and not f"{found}/".startswith(top)
 
 
 def is_lfs_pointer(content: bytes) -> bool:
-    """Whether a file is what Git LFS puts into a repository in place of the file itself."""
+    """Whether a file is a Git LFS pointer instead of the file itself."""
     return len(content) <= LFS_LONGEST and content.startswith(LFS_POINTER)

@@ -1,7 +1,7 @@
-"""What a source's own files ask for, compared with what its component has for that revision. Nothing of it is run.
+"""Compare the requirements in a source tree with those that its component records. The tree's code is not run.
 
-A *place* is a file of the tree: one of requirements (with those that it includes by -r), a pyproject.toml, whose
-dependencies setuptools may read from files too, or a setup.py; `pyproject.toml:build-system` is what a build asks for.
+A *place* is a file of the tree: a requirements file (with files included by -r), a pyproject.toml (with dependencies
+that setuptools reads from files), or a setup.py. `pyproject.toml:build-system` are the build requirements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 NOTHING, BUILD = "nothing", "build-system"
-# A comment begins a line or follows a space: `name @ https://host/file#sha256=…` has none.
+# A comment is at the start of a line or after a space: `name @ https://host/file#sha256=…` has none.
 COMMENT = re.compile(r"(?:^|\s)#.*$")
 # What may follow a requirement: --hash=…, --config-settings …
 OPTIONS = re.compile(r"\s+--?[A-Za-z].*$")
@@ -32,7 +32,7 @@ REQUIREMENT_FILE = re.compile(
 
 @dataclass(frozen=True)
 class Difference:
-    """A distribution that a component and its tree ask for otherwise; each side as it is written, or "nothing"."""
+    """A distribution whose requirements differ between a component and its tree; each side as text, or "nothing"."""
 
     name: str
     known: str
@@ -44,9 +44,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the tree asks for (in normal form, sorted), how that differs from what is known, and what was not readable.
+    """The tree's requirements (normalised, sorted), their differences from the known ones, and what was not readable.
 
-    `unread` are sentences; while there are any, `found` and `differences` may be short of something.
+    `unread` are sentences. If there are any, `found` and `differences` may be incomplete.
     """
 
     found: tuple[str, ...]
@@ -56,7 +56,7 @@ class Comparison:
 
 @dataclass
 class _Reading:
-    """Requirements as they are read, and what could not be; `seen` are the files that were included."""
+    """The requirements read so far, and what could not be read; `seen` are the included files."""
 
     files: Mapping[str, str]
     texts: list[str] = field(default_factory=list)
@@ -65,15 +65,15 @@ class _Reading:
 
 
 def is_requirement_file(path: str) -> bool:
-    """Whether a file of a tree may list requirements: only such files are read from a tar."""
+    """Whether a file of a tree may list requirements. Only such files are read from a tar."""
     return REQUIREMENT_FILE.fullmatch(path) is not None
 
 
 def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str]) -> Comparison:
-    """Compare `known` (PEP 508) with what `places` of the tree ask for together; `files` is {path: text}.
+    """Compare `known` (PEP 508) with the requirements of all `places`; `files` is {path: text}.
 
-    Names, extras and specifiers are compared in normal form, specifiers and extras as sets; a name that is there twice
-    under the same marker asks for both. Raises `packaging.requirements.InvalidRequirement` for a bad `known`.
+    Names, extras and specifiers are normalised. Two requirements with the same name and marker are joined. Raises
+    `packaging.requirements.InvalidRequirement` for a bad `known`.
     """
     reading = _Reading(files)
     for place in places:
@@ -95,7 +95,7 @@ def compare(known: Sequence[str], files: Mapping[str, str], places: Sequence[str
 
 
 def _by_name(requirements: Iterable[Requirement]) -> dict[str, set[Requirement]]:
-    """Return {name: requirements} in normal form; those with the same name and marker are joined."""
+    """Return {name: requirements}, normalised; those with the same name and marker are joined."""
     merged: dict[tuple[str, str], Requirement] = {}
     for one in requirements:
         one.name = canonicalize_name(one.name)
@@ -133,7 +133,7 @@ def _read_place(reading: _Reading, place: str) -> None:
 
 
 def _read_requirements(reading: _Reading, path: str, text: str) -> None:
-    """A file as pip reads it. Options and constraints ask for nothing."""
+    """Read a requirements file as pip does. Options and constraints are ignored."""
     reading.seen.add(path)
     for line in re.sub(r"\\\r?\n", "", text).splitlines():
         asked = COMMENT.sub("", line).strip()
@@ -185,10 +185,9 @@ REQUIRES = "install_requires"
 
 
 def install_requires(text: str) -> tuple[list[str], str]:
-    """Return the list that a setup.py gives setup() as `install_requires`, and why it cannot be read, or "".
+    """Return the `install_requires` of a setup.py, and why it cannot be read, or "".
 
-    It is written there, or once as a variable that nothing else uses. A setup() that is called without it asks for
-    nothing.
+    It may be a literal list in the call of setup(), or a variable that is set once and used only there.
     """
     try:
         tree = ast.parse(text)
@@ -216,7 +215,7 @@ def install_requires(text: str) -> tuple[list[str], str]:
 
 
 def _written_once(tree: ast.Module, node: ast.expr) -> ast.expr:
-    """Return the value of a variable that is set once and used once; any other expression as it is."""
+    """Return the value of a variable that is set once and used once; any other expression unchanged."""
     name = node.id if isinstance(node, ast.Name) else ""
     if sum(isinstance(one, ast.Name) and one.id == name for one in ast.walk(tree)) != 2:
         return node

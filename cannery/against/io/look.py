@@ -1,6 +1,6 @@
-"""What the Python of an image sees of it: standard library only, Python 3.8 or later.
+"""Print what an image contains, as its own Python sees it.
 
-This file's text runs inside the image (`cannery.against.io.read`): it imports nothing of Cannery, and no package.
+`cannery.against.io.read` runs this file inside the image. It needs Python 3.8 and only the standard library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-# A toolkit's own note, also of a CANN that no base line knows.
+# Every toolkit writes this file, also that of a CANN that the catalog does not have.
 TOOLKITS = ("/usr/local/Ascend/*/*/ascend_toolkit_install.info", "/usr/local/Ascend/*/*/*/ascend_toolkit_install.info")
 TEXTS = ("/etc/os-release", "/usr/lib/os-release", "/opt/cannery/manifest.json")
 MOST_BYTES = 1 << 24
@@ -20,8 +20,8 @@ MOST_BYTES = 1 << 24
 def look(files: list[str], home: str, root: str = "", search: list[str] | None = None) -> dict[str, object]:
     """Return packages and texts, as JSON values.
 
-    `files` have CANN's versions, each with whether it is below `home`, the folder of the CANN in use. `root` is where
-    the image is, `search` the folders of packages: given by tests alone.
+    `files` hold CANN's versions; each is returned with whether it is below `home`, the folder of the CANN in use.
+    Only tests give `root`, the root of the image, and `search`, the folders of packages.
     """
     found = [path[len(root) :] for pattern in TOOLKITS for path in glob.glob(root + pattern)]
     used = os.path.realpath(root + home) + "/"
@@ -39,19 +39,19 @@ def look(files: list[str], home: str, root: str = "", search: list[str] | None =
 
 
 def packages(search: list[str] | None) -> list[list[object]]:
-    """Return [name, version, requirements] of each package, in the order in which they are found."""
+    """Return [name, version, requirements] of each package, in the order of the search path."""
     found: list[list[object]] = []
     for one in importlib.metadata.distributions(path=sys.path if search is None else search):
         try:
             row: list[object] = [one.metadata["Name"], one.version or "", one.requires or []]
-        except Exception:  # noqa: BLE001, S112 - whatever is wrong with the metadata of one
+        except Exception:  # noqa: BLE001, S112 - a package with broken metadata is skipped
             continue
         found.append(row)
     return found
 
 
 def read(path: str) -> str:
-    """Return the text of a file; "" for none. A device or a pipe is never opened."""
+    """Return the text of a file; "" if it does not exist. Devices and pipes are not opened."""
     try:
         if os.path.isfile(path):
             with open(path, "rb") as file:

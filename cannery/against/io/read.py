@@ -1,4 +1,4 @@
-"""Ask the Python of an image what is in it, in a container that can only read, or in a box."""
+"""Run `look.py` with the Python of an image, in a read-only container or in a box."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).with_name("look.py")
 RUN_SECONDS = 600.0
 TOOLKIT_HOMES = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")
 LATEST = "/usr/local/Ascend/ascend-toolkit/latest"
-# It can read every file, and do nothing else: the image is somebody's own.
+# The container can read every file and do nothing else, since the image is not Cannery's.
 ALONE = (
     *("--network", "none", "--read-only", "--user", "0", "--cap-drop", "ALL", "--cap-add", "DAC_READ_SEARCH"),
     *("--security-opt", "no-new-privileges"),
@@ -31,7 +31,7 @@ ALONE = (
 
 
 def find_image(place: ImagePlace, reference: str) -> EngineImage:
-    """Return an image by its name. Raises `UsageError` where its place does not have it, and as `find`."""
+    """Return an image by its name. Raises `UsageError` if `place` does not have it, and like `ImagePlace.find`."""
     found = place.find(reference)
     if found is None:
         is_engine = isinstance(place, EnginePlace)
@@ -42,9 +42,9 @@ def find_image(place: ImagePlace, reference: str) -> EngineImage:
 
 
 def read_image(place: ImagePlace, config: EngineImage, files: Sequence[str]) -> Mapping[str, Any]:
-    """Return what the `python3` of an image sees (`cannery.against.io.look`); `files` may have CANN's versions.
+    """Return what `cannery.against.io.look` prints in an image; `files` may hold CANN's versions.
 
-    Raises `UnableError` where that Python does not start.
+    Raises `UnableError` if the image's `python3` does not start.
     """
     name = own_name("against")
     home = next((config.env[name] for name in TOOLKIT_HOMES if config.env.get(name)), LATEST)
@@ -57,7 +57,7 @@ def read_image(place: ImagePlace, config: EngineImage, files: Sequence[str]) -> 
             timeout=RUN_SECONDS,
             check=False,
         )
-    except BaseException:  # it takes too long, or Ctrl-C
+    except BaseException:  # a time-out, or Ctrl-C
         if isinstance(place, EnginePlace):
             run(place.engine.command("rm", "--force", name), env=place.env, check=False)
         raise
@@ -75,7 +75,7 @@ def read_image(place: ImagePlace, config: EngineImage, files: Sequence[str]) -> 
 
 
 def _command(place: ImagePlace, config: EngineImage, name: str, words: Sequence[str]) -> Sequence[str]:
-    """Return what starts the `python3` of an image."""
+    """Return the command that starts the `python3` of an image."""
     if not isinstance(place, EnginePlace):
         env = {**config.env, "LD_PRELOAD": ""}
         return place.command(Box(place.store.lowers(config.id), ("python3", *words), env=env))

@@ -1,7 +1,7 @@
-"""Read what a release or a commit asks for, and the environment of the images of a CANN version.
+"""Read the requirements of a release or a commit, and the environment of the images of a CANN version.
 
-Requirements come from METADATA of a wheel, the files of an sdist, or the tree in the git cache; the environment from
-configurations in a registry, or Dockerfiles in a checkout.
+Requirements come from METADATA of a wheel, the files of an sdist, or the tree in the git cache; the environment comes
+from image configurations in a registry, or Dockerfiles in a checkout.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 TIMEOUT, ANSWERS = 60.0, 20.0
 PKG_INFO = "PKG-INFO"
-# Files that may have the version of a tree.
+# Files that may hold a tree's version.
 VERSION_FILES = {"version", "version.txt", "VERSION", "version.py", "__init__.py"}
 
 
 def listed_files(
     settings: PipSettings, catalog: Catalog, package: str, versions: tuple[str, ...], index: str
 ) -> tuple[Listed, ...]:
-    """Return the files of a release, one of `versions`: those of its index, else of those that the host's pip names.
+    """Return the files of a release, one of `versions`, from its index or else from the indexes of the host's pip.
 
-    Raises `NetworkError` where none has any.
+    Raises `NetworkError` if none has the release.
     """
     own = bound_places(index, catalog.indexes) if index else ()
     answers = ask_all(
@@ -68,11 +68,11 @@ def listed_files(
 
 
 def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool) -> Tree:
-    """Read the METADATA of a wheel, or with `sdist` (or without a wheel) the files of the source distribution."""
+    """Read the METADATA of a wheel, or, with `sdist` or if there is no wheel, the files of the source distribution."""
     wheels = [file for file in files if file.file.endswith(".whl")]
     sdists = [file for file in files if file.file.endswith(".tar.gz")]
     session = HostSession(settings)
-    # Of several builds the one for arm64: only the others ask for CUDA's libraries.
+    # Of several builds, use the one for arm64: the others may require CUDA's libraries.
     wheels.sort(key=lambda wheel: "aarch64" not in wheel.file)
     chosen = next(iter(sdists if sdist or not wheels else wheels), None)
     if chosen is None:
@@ -89,7 +89,7 @@ def release_tree(settings: PipSettings, files: Iterable[Listed], *, sdist: bool)
 
 
 def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
-    """Return METADATA: what the index has beside the wheel (PEP 658), else out of the whole wheel."""
+    """Return METADATA from the file beside the wheel on the index (PEP 658), or else from the wheel itself."""
     is_local = wheel.url.startswith("file:")
     beside = None if is_local else session.get(f"{wheel.url}.metadata", timeout=TIMEOUT)
     if beside is not None and beside.ok and beside.text.startswith("Metadata-Version:"):
@@ -100,7 +100,7 @@ def _wheel_metadata(wheel: Listed, session: requests.Session) -> str:
 
 @contextmanager
 def _fetched(file: Listed, session: requests.Session) -> Iterator[Path]:
-    """Yield the path of a release's file while the block runs; one of a folder is read where it is."""
+    """Yield the path of a release's file; a file in a folder is read in place, any other is downloaded."""
     if file.url.startswith("file:"):
         yield url_path(file.url)
         return
@@ -113,7 +113,7 @@ def _fetched(file: Listed, session: requests.Session) -> Iterator[Path]:
 
 
 def commit_tree(store: SourceStore, name: str, component: FromSource, commit: str) -> Tree:
-    """Read a commit's tree from GIT_MIRROR or the git cache, fetched where it is not there. Raises `NetworkError`."""
+    """Read a commit's tree from GIT_MIRROR or the git cache; fetch it if it is missing. Raises `NetworkError`."""
     cache = GitCache(store.cache.absolute(), store.hosts, store.env, store.mirror, store.say, threading.Event())
     found = cache.obtain(name, commit, component.hosts)
     git = f"--git-dir={found.git_dir}"
@@ -151,7 +151,7 @@ def _submodules(text: str, links: Mapping[str, str]) -> dict[str, dict[str, str]
 
 
 def _patches(sets: PatchSets | None, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the commits that a tree has patch sets for, by component."""
+    """Return {component: commits} for which a tree has patch sets."""
     if sets is None:
         return {}
     found: dict[str, set[str]] = {}
@@ -165,7 +165,7 @@ def _patches(sets: PatchSets | None, paths: Iterable[str]) -> dict[str, tuple[st
 def registry_images(text: str, cann: str, settings: PipSettings, env: Mapping[str, str]) -> tuple[dict[str, Made], str]:
     """Return the images of `cann` in the repository of the reference `text`, by tag, and where they were read.
 
-    All tags that are listed, and that of the reference. Raises `NetworkError` where the registry does not answer.
+    These are all listed tags and the reference's own. Raises `NetworkError` if the registry refuses.
     """
     wanted = parse_reference(text)
     found: dict[str, Made] = {}
@@ -186,7 +186,7 @@ def registry_images(text: str, cann: str, settings: PipSettings, env: Mapping[st
 
 
 def checkout_images(folder: Path, cann: str) -> tuple[dict[str, Made], str]:
-    """Return the images whose Dockerfiles are in `<tag>/Dockerfile` below a folder, and where they were read.
+    """Return the images with a `<tag>/Dockerfile` below a folder, by tag, and where they were read.
 
     Raises `UsageError` for a folder without any.
     """

@@ -1,1 +1,1 @@
-"""Effects of finding a base."""
+"""Find a base image in registries and on the engine."""

@@ -1,7 +1,7 @@
-"""Find the base image of a build: the first reference in order that exists. All are asked at once, within seconds.
+"""Find the base image of a build: the first reference that exists. All registries are asked at once, within seconds.
 
-This is done before a wheel is fetched, so a machine that reaches no registry reports it at once. An image that the
-engine already has is used where no registry gives it.
+This happens before wheels are fetched, so a machine without a registry fails early. If no registry has the image, the
+engine's own copy is used.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import Downloads
     from cannery.vocab import Arch
 
-# Seconds that an engine may take to answer at all.
+# Seconds that an engine may take to answer.
 ENGINE_ANSWERS = 1.0
-# Seconds beyond a registry's own limit: its own error names what it waited for.
+# Seconds beyond a registry's own limit, so that its own error, which is more exact, is reported.
 GRACE = 0.25
 TIMED_OUT = "time-out"
-# Why each place gives no image.
+# {place: why it has no image}
 Reasons = dict[str, RefusedError]
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where to look: this host's access to registries, and the engine that runs.
+    """Where to look: this host's access to registries, and the engine.
 
-    `engine` is called in a thread; it gives None where no engine runs. With `other_builder` the engine does not
-    build, so its own images and registries do not count. `mirrors`: as in `cannery.util.addresses.mirrored`.
+    `engine` is called in a thread; it returns None if no engine runs. With `other_builder` the engine does not build,
+    so its own images and registries are not used. `mirrors`: as in `cannery.util.addresses.mirrored`.
     """
 
     access: Access
@@ -72,7 +72,7 @@ def search_of(
 
 
 def _running_client(env: Mapping[str, str]) -> docker.DockerClient | None:
-    """Return a client of the engine that runs, None where none does. Nothing is started."""
+    """Return a client of the running engine, or None. Nothing is started."""
     try:
         return docker_client(find_engine(env))
     except CanneryError:
@@ -82,11 +82,10 @@ def _running_client(env: Mapping[str, str]) -> docker.DockerClient | None:
 def find_base(need: BaseNeed, search: Search) -> BaseImage:
     """Return the first of the references that exists for all of `need.arches`, and print where it was found.
 
-    The registries come first, as this host reaches them, then as the engine does, then what the engine has; each has
-    its mirrors before it. The user's own image comes from the engine first where it is from no registry. The result has
-    the name of the first of `need.references`, wherever it was. Raises `NetworkError` with each registry's reason,
-    `FindingsError` for an image of other architectures or a mirror with another digest than the reference's,
-    `UsageError` for a malformed reference.
+    Registries are tried first, each after its mirrors, then the engine's images. A user's own image that is from no
+    registry is taken from the engine at once. The result always has the name of the first of `need.references`. Raises
+    `NetworkError` with each registry's reason, `FindingsError` for an image of other architectures or a mirror with
+    another digest than the reference's, `UsageError` for a malformed reference.
     """
     for reference in need.references:
         parse_reference(reference)
@@ -112,7 +111,7 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
 
 
 def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> None:
-    """Raise `FindingsError` where a place has another image than the wanted digest under the same tag."""
+    """Raise `FindingsError` if a place has an image with another digest under the same tag."""
     for place, reason in reasons.items():
         named, digest = split_digest(place)
         is_tag = ":" in named.rpartition("/")[2]
@@ -129,11 +128,11 @@ def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> Non
 
 
 def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
-    """Return the base where this host reaches no registry that has it; `reasons` are why."""
+    """Return the base if no registry that this host reaches has it; `reasons` are the registries'."""
     reference = need.references[0]
     digest = split_digest(reference)[1]
     if search.other_builder and digest:
-        # The base is known by its digest; whether that builder reaches it is not.
+        # The digest is known, and that builder may reach the registry.
         search.say(f"base: {reference}: {reasons[reference]}; the builder may reach it")
         return BaseImage(split_digest(reference)[0], digest, None, unread=str(reasons[reference]))
     local = _held(need, client, unpublished=False)
@@ -150,7 +149,7 @@ def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer
 
 
 def _first(need: BaseNeed, access: Access) -> tuple[BaseImage | None, Reasons]:
-    """Ask for all references at once; return the first in order that exists, and why those before it do not."""
+    """Ask for all references at once; return the first that exists, and why those before it were not found."""
     seconds = access.limits.total + GRACE
     end = time.monotonic() + seconds
     futures = {reference: _asked_here(need, access, reference) for reference in need.references}
@@ -168,9 +167,9 @@ def _first(need: BaseNeed, access: Access) -> tuple[BaseImage | None, Reasons]:
 
 
 def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bool) -> BaseImage | Reasons:
-    """Return the first reference that the engine has; else {"the engine": why not}, where it has another arch.
+    """Return the first reference that the engine has, or {"the engine": why not}, which is empty if it has none.
 
-    With `unpublished` only an image that came from no registry counts.
+    With `unpublished`, images from a registry are ignored.
     """
     others: Reasons = {}
     if client is None:
@@ -190,9 +189,9 @@ def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bo
 
 
 def _engine_image(client: docker.DockerClient, reference: str, arches: Sequence[Arch]) -> Answer | None:
-    """Return an image that the engine has, None where it has none; its digest is "" where it came from no registry.
+    """Return an image that the engine has, or None; its digest is "" if it is from no registry.
 
-    Raises `OtherArchError` for an image of another architecture: under one name an engine has one.
+    Raises `OtherArchError` for an image of another architecture.
     """
     import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
     import requests  # noqa: PLC0415
@@ -222,11 +221,11 @@ def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
-    """Return the error: a finding where the image exists only for other architectures, else the network's."""
+    """Return `FindingsError` if the image exists only for other architectures, else `NetworkError`."""
     arches = " and ".join(need.arches)
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     others = [isinstance(reason, OtherArchError) for reason in reasons.values()]
-    # The user's own image may be in the engine only.
+    # A user's own image may be on the engine only.
     if all(others) or (need.kind is BaseKind.CUSTOM and any(others)):
         hint = "the stages run on this host's architecture, so the base must exist for it too"
         return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)

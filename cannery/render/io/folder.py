@@ -1,4 +1,4 @@
-"""Write a rendered folder: text files, hard links to the locked wheels, nothing that is no longer wanted."""
+"""Write a rendered folder: text files and hard links to the locked wheels. Other files are removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
 
 LOG_FOLDER = "log"
-# Across file systems, and on those that have no hard links or no more of them.
+# Errors of a hard link across file systems, or on one without hard links or with too many.
 NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 
 
@@ -35,13 +35,13 @@ def write_folder(
     folder: Path,
     fetch: Callable[[], Mapping[str, Path]],
 ) -> str:
-    """Write the rendered folder of `plan`; return what changed, in words. Logs in it stay.
+    """Write the rendered folder of `plan`; return a sentence about what changed. Logs in it are kept.
 
     `fetch` returns the files that do not come from templates: {path in the folder: file on this host}. It is called
-    after the folder was checked.
+    after the folder is checked.
 
     Raises `UsageError` for a folder with files that are not Cannery's, because files that are not in the plan are
-    removed. Raises `FindingsError` for a Dockerfile that `cannery.render.lint` refuses.
+    removed. Raises `FindingsError` for a Dockerfile with errors of `cannery.render.lint`.
     """
     texts = render(plan, templates, compatibility)
     if wrong := lint(texts[DOCKERFILE], plan.recipe.target.arch):
@@ -72,7 +72,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _link(source: Path, path: Path) -> bool:
-    """Make `path` a hard link to `source`, or a copy across file systems; return whether anything was done.
+    """Make `path` a hard link to `source`, or a copy on another file system; return whether it changed.
 
     A file on another file system with the same size and time is the copy of an earlier run.
     """
@@ -104,7 +104,7 @@ def _copy(source: Path, path: Path) -> None:
 
 
 def _remove_others(folder: Path, wanted: set[str]) -> int:
-    """Remove the files of an earlier plan, but not `log/`; return how many."""
+    """Remove the files of an earlier plan, except `log/`; return how many."""
     removed = 0
     for path in sorted(folder.rglob("*"), reverse=True):
         name = str(path.relative_to(folder))

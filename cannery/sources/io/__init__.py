@@ -1,1 +1,1 @@
-"""Source trees fetched and kept: git hosts, mirrors, the user's own folders and tarballs, each made a tar."""
+"""Fetch and keep source trees from git hosts, mirrors and the user's own folders, each as a tar."""

@@ -1,7 +1,7 @@
-"""The tree of a commit with its submodules; any tree as a tar that is the same for the same content, and the tar read.
+"""Read the tree of a commit with its submodules, write a tree as a reproducible tar, and read such a tar.
 
-Git's objects are taken byte by byte, whatever attributes and filters there are. A tar is sorted, with owner 0, one
-mtime, and the modes 0644 and 0755.
+Git's objects are copied byte by byte: attributes and filters are ignored. A tar is sorted, with owner 0, one mtime, and
+the modes 0644 and 0755.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ GITLINK = "160000"
 
 
 class DamagedError(UnableError):
-    """A repository of the git cache has lost a part of a commit that had come whole; `where` names it."""
+    """A repository of the git cache lost a part of a commit that was complete; `where` names it."""
 
 
 @dataclass(frozen=True)
 class Blob:
-    """An entry of a commit's tree: what it is, and the object with its content in the repository that has it."""
+    """An entry of a commit's tree: its kind, and the object with its content in a repository."""
 
     kind: Kind
     oid: str
@@ -59,7 +59,7 @@ class Blob:
 
 @dataclass
 class Tree:
-    """A commit's tree while it is gathered: blobs by path, what is missing, submodules that were met."""
+    """A commit's tree while it is read: blobs by path, missing paths, and paths of submodules (`met`)."""
 
     request: SourceRequest
     blobs: dict[str, Blob] = field(default_factory=dict)
@@ -68,11 +68,10 @@ class Tree:
 
 
 def gather(request: SourceRequest, found: Found, obtain: Obtain, env: Mapping[str, str]) -> Tree:
-    """Return the tree of `found`, submodules filled in by `obtain` (what, commit, hosts).
+    """Return the tree of `found`; `obtain` (what, commit, hosts) gets its submodules. File contents are not read.
 
-    Content is not looked for yet. Raises `FindingsError` for a tree that is not as the request says or that would be
-    written outside itself, `NetworkError` for folders that a mirror does not have, `DamagedError` for those that
-    the cache has lost.
+    Raises `FindingsError` for a tree that differs from the request or has paths outside itself, `NetworkError` for
+    folders that a mirror does not have, `DamagedError` for folders that the cache lost.
     """
     tree = Tree(request)
     _add(tree, found, "", obtain, env)
@@ -117,7 +116,7 @@ def _add(tree: Tree, found: Found, prefix: str, obtain: Obtain, env: Mapping[str
 
 
 def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(mode, object, path) of every entry below the root; modes of old trees (100664) as git checks them out."""
+    """Return (mode, object, path) of every entry; modes of old trees (100664) become what git checks out."""
     try:
         text = read((f"--git-dir={found.git_dir}", "ls-tree", "-r", "-z", "--full-tree", found.commit), env)
     except GitReadError as error:
@@ -135,7 +134,7 @@ def _listed(request: SourceRequest, found: Found, env: Mapping[str, str]) -> lis
 def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
     """Return the content of an entry.
 
-    Raises `DamagedError` if the cache has lost or damaged it, `NetworkError` if a mirror does not have it.
+    Raises `DamagedError` if it is lost or damaged in the cache, `NetworkError` if a mirror does not have it.
     """
     blob = tree.blobs[path]
     content = reader.read(blob.found.git_dir, blob.oid)
@@ -145,7 +144,7 @@ def read_blob(tree: Tree, path: str, reader: BlobReader) -> bytes:
 
 
 def _gap(request: SourceRequest, found: Found, what: str) -> DamagedError | NetworkError:
-    """Return the error of a repository that is missing a part of a commit: damage, if it had all of it."""
+    """Return the error for a missing part of a commit: `DamagedError` if the repository once had all of it."""
     text = f"{request.name}: the repository is missing a part of {found.commit}: {what}"
     if found.is_whole:
         return DamagedError(text, where=str(found.git_dir), hint="delete that folder; the next run fetches it again")
@@ -158,7 +157,7 @@ def _gap(request: SourceRequest, found: Found, what: str) -> DamagedError | Netw
 
 @dataclass(frozen=True)
 class Written:
-    """A tar that was written: its sha256, the digest of its content apart from times, and its LFS pointers."""
+    """A tar that was written: its sha256, the digest of its content without times, and its LFS pointers."""
 
     sha256: str
     tree: str
@@ -168,7 +167,7 @@ class Written:
 def write_tar(
     target: Path, name: str, entries: Mapping[str, Kind], content: Callable[[str], bytes], epoch: int
 ) -> Written:
-    """Write the `entries` of source `name` with their `content` (of a link: its target), each read once, to `target`.
+    """Write the `entries` of source `name` to `target`; `content` (of a link: its target) is called once for each.
 
     Raises `FindingsError` for a symlink that leads out of the tree, and whatever `content` raises.
     """
@@ -182,7 +181,7 @@ def write_tar(
             )
     tree = hashlib.sha256()
     pointers: list[Missing] = []
-    # GNU's format keeps the bytes of any name, and every tar reads it.
+    # GNU's format keeps the bytes of any name, and every tar program reads it.
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
         for path in with_folders(entries):
             kind = entries.get(path)
@@ -204,7 +203,7 @@ def write_tar(
 
 
 def _info(path: str, kind: Kind | None, epoch: int) -> tarfile.TarInfo:
-    """The header of an entry; `kind` None is a folder."""
+    """Return the header of an entry; `kind` None is a folder."""
     info = tarfile.TarInfo(path)
     info.mtime = epoch
     info.mode = 0o644 if kind is Kind.FILE else 0o755
@@ -215,14 +214,14 @@ def _info(path: str, kind: Kind | None, epoch: int) -> tarfile.TarInfo:
     return info
 
 
-# What tarfile and gzip raise for an archive that is cut off or damaged.
+# What tarfile and gzip raise for a truncated or damaged archive.
 _UNREADABLE = (OSError, EOFError, zlib.error, tarfile.TarError)
 
 
 class TreeReader:
-    """The files of one archive by their path in the tree. Without the one top folder of a source distribution.
+    """The regular files of one archive by their path in the tree, without the top folder of a source distribution.
 
-    Symbolic links and folders are no files here. Raises `UnableError` for an archive that cannot be read.
+    Raises `UnableError` for an archive that cannot be read.
     """
 
     def __init__(self, file: Path) -> None:
@@ -233,7 +232,7 @@ class TreeReader:
             links = [member.name for member in self._archive if member.issym() or member.islnk()]
         except _UNREADABLE as error:
             raise UnableError(f"{file.name} cannot be read: {error}", where=str(file.parent)) from error
-        # As templates/tools/common/hook.py unpacks it: only what is compressed is a source distribution.
+        # As templates/tools/common/hook.py unpacks it: only a compressed archive is a source distribution.
         is_sdist = file.suffix != ".tar" and len({name.split("/")[0] for name in names}) == 1
         self._names = {name.partition("/")[2] if is_sdist else name: name for name in names}
         self.links = frozenset(name.partition("/")[2] if is_sdist else name for name in links)
@@ -244,11 +243,11 @@ class TreeReader:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file's path."""
+        """The paths of all files."""
         return tuple(self._names)
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; None when there is none."""
+        """Return the content of a file; None if it does not exist."""
         member = self._names.get(path)
         if member is None:
             return None
@@ -259,14 +258,14 @@ class TreeReader:
             raise UnableError(f"{self._file.name} cannot be read: {error}", where=str(self._file.parent)) from error
 
     def is_executable(self, path: str) -> bool:
-        """Whether a file may be executed; False for one that is not there."""
+        """Whether a file is executable; False if it does not exist."""
         member = self._names.get(path)
         return member is not None and bool(self._archive.getmember(member).mode & 0o100)
 
     def trouble(self, path: str) -> str:
-        """Return why no file can be written at `path`: a symlink on the way, or a file and a folder of one name.
+        """Return why a file cannot be written at `path`, or "": a symlink on the way, or a file or folder of that name.
 
-        "" where one can. What is written through a symlink would change another file.
+        Writing through a symlink would change another file.
         """
         parts = path.split("/")
         ways = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

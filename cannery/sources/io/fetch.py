@@ -1,7 +1,7 @@
-"""The sources of a build: each a tar in `<cache>/sources`, of a commit from the git cache or of the user's own tree.
+"""The sources of a build: each a tar in `<cache>/sources`, from a commit in the git cache or from a user's own tree.
 
-The tar of a commit stays, with a note beside it of what it is; a later run that wants the same needs neither git nor a
-network. Of a local tree's tars the last few stay.
+The tar of a commit is kept with a JSON note about it: a later run for the same commit needs neither git nor a network.
+Of a local tree, the last few tars are kept.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ if TYPE_CHECKING:
 
 # Sources at once.
 WORKERS = 4
-# Raise this number when the tar of the same tree changes: older tars are then written again.
+# Increase this number when the tar of the same tree changes: older tars are then written again.
 LAYOUT = 1
-# How many tars of one local tree are kept: another run may still read an older one.
+# How many tars of one local tree are kept, since another run may still read an older one.
 KEPT = 4
-# In place of the server, for a tree of the user.
+# The `repository` of a user's own tree.
 LOCAL = "local"
 
 
 @dataclass(frozen=True)
 class SourceStore:
-    """Where sources come from on this host, and the cache where they are kept.
+    """Where sources come from on this host, and the cache that keeps them.
 
-    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories, which is used instead of the network;
-    `local` are the user's own folders by the name of their source. `env` is the environment of git; `say` prints a
-    progress line.
+    `hosts` is images/hosts.yaml. `mirror` is a folder of local repositories that is used instead of the network;
+    `local` are the user's own folders by source name. `env` is git's environment; `say` prints a progress line.
     """
 
     cache: Path
@@ -63,9 +62,9 @@ class SourceStore:
 class SourceFile:
     """A source that is on this host.
 
-    `tree` is a digest of its content that no time or owner changes. `repository` is who served it (`host/owner/name`,
-    `mirror/owner/name`), or `local`; `commit` is a local tree's HEAD, None without one, and `dirty` says that the tree
-    differs from it. `missing` is printed for the user.
+    `tree` is a digest of its content, without times and owners. `repository` is where it came from (`host/owner/name`,
+    `mirror/owner/name`, or `local`). `commit` of a local tree is its HEAD, or None; `dirty` means that the tree differs
+    from it. `missing` is printed for the user.
     """
 
     name: str
@@ -79,11 +78,11 @@ class SourceFile:
 
 
 def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tuple[SourceFile, ...]:
-    """Return the sources in the order of `requests`, several fetched at once.
+    """Return the sources in the order of `requests`; several are fetched at once.
 
-    A line is printed whenever the network is asked, or another run is waited for. Raises `NetworkError` for a commit
-    that cannot be fetched, naming each place with its reason; `FindingsError` for a tree that is not as requested;
-    `UsageError` for a local tree that cannot be used; `UnableError`.
+    Each fetch and each wait for another run prints a line. Raises `NetworkError` with each host's reason if a commit
+    cannot be fetched, `FindingsError` for a tree that differs from its request, `UsageError` for a local tree that
+    cannot be used, and `UnableError`.
     """
     mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
@@ -97,14 +96,14 @@ def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tupl
     git = GitCache(cache, store.hosts, store.env, mirror.absolute() if mirror else None, say, stop)
     with ThreadPoolExecutor(max_workers=max(1, min(WORKERS, len(requests)))) as pool:
         futures = [pool.submit(_fetch, request, git) for request in requests]
-        # Looking into a mirror takes no time, so everything that is missing is reported at once.
+        # Reading a mirror is quick, so all missing commits are reported at once.
         return _results(futures, stop, is_patient=mirror is not None)
 
 
 def _results(
     futures: Sequence[Future[SourceFile]], stop: threading.Event, *, is_patient: bool
 ) -> tuple[SourceFile, ...]:
-    """Wait for all; at the first error, or Ctrl-C, stop the rest. An error that several have in common is one."""
+    """Wait for all; at the first error, or Ctrl-C, stop the others. Equal errors are reported once."""
     try:
         wait(futures, return_when=ALL_COMPLETED if is_patient else FIRST_EXCEPTION)
     finally:
@@ -154,7 +153,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
         try:
             file = _exported(request, git, target)
         except DamagedError as error:
-            # Cut off by a power failure, or changed on the disk. Its host still has everything.
+            # A power failure or a disk error damaged it; its host still has everything.
             git.say(f"{error.what}: its repository is fetched again")
             shutil.rmtree(error.where, ignore_errors=True)
             file = _exported(request, git, target)
@@ -165,7 +164,7 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
 
 
 def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile:
-    """Write the tar of a commit. Raises `DamagedError` where the git cache has lost a part of it."""
+    """Write the tar of a commit. Raises `DamagedError` if a part of it is lost in the git cache."""
     commit = str(request.commit)
     found = git.obtain(request.name, commit, request.hosts)
     tree = gather(request, found, git.obtain, git.env)
@@ -177,7 +176,7 @@ def _exported(request: SourceRequest, git: GitCache, target: Path) -> SourceFile
 
 
 def _noted(request: SourceRequest, target: Path, note: Path) -> SourceFile | None:
-    """Return the tar of an earlier run; None where it is damaged or not there."""
+    """Return the tar of an earlier run; None if it is damaged or missing."""
 
     def noted(known: Mapping[str, Any]) -> SourceFile | None:
         missing = tuple(Missing(path, Why[why]) for path, why in known["missing"])
@@ -204,7 +203,7 @@ def _local(request: SourceRequest, git: GitCache) -> SourceFile:
 def _write(
     target: Path, request: SourceRequest, entries: Mapping[str, Kind], content: Callable[[str], bytes], git: GitCache
 ) -> SourceFile:
-    """Write a tar whole or not at all, as a tree of the user's. Raises `StoppedError` when the run is stopped."""
+    """Write a tar completely or not at all. Raises `StoppedError` if the run is stopped."""
 
     def read(path: str) -> bytes:
         if git.stop.is_set():

@@ -1,9 +1,7 @@
-"""git as a child process: to read a repository, or to talk to a host, which can be stopped.
+"""Run git, to read a repository or to fetch from a host. A fetch can be stopped; a read never fetches.
 
-Objects are checked against their hashes. A read never fetches.
-
-The user's own configuration applies (proxy, insteadOf, credential helpers). Nothing may ask anybody anything: terminal
-prompts and askpass programs are off, and a child has no terminal of its own.
+Objects are checked against their hashes. The user's own configuration applies (proxy, insteadOf, credential helpers).
+git asks no questions: terminal prompts and askpass programs are off, and it has no terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# Variables of a surrounding git (a hook), which name its own repository: here they would name the wrong one.
+# Variables that an outer git (a hook) sets to its own repository, which would be the wrong one here.
 _OF_ONE_REPOSITORY = """
 GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_COMMON_DIR GIT_CONFIG GIT_DIR GIT_GRAFT_FILE GIT_IMPLICIT_WORK_TREE
 GIT_INDEX_FILE GIT_NAMESPACE GIT_OBJECT_DIRECTORY GIT_PREFIX GIT_QUARANTINE_PATH GIT_REPLACE_REF_BASE
@@ -38,22 +36,22 @@ QUIET = {
     "SSH_ASKPASS_REQUIRE": "never",
     # The messages are parsed.
     "LC_ALL": "C",
-    # Read a commit's own tree, not its replacement in refs/replace; and write nothing.
+    # Read a commit's own tree, not its replacement in refs/replace, and write nothing.
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_DEFAULT_HASH": "sha1",
 }
-# A partial clone must not fetch what it is missing in the middle of a read. Git before 2.39.4 knows only the second.
+# A read of a partial clone must not fetch missing objects. Git before 2.39.4 knows only the second variable.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
-# Git's only message about an object that is not in a complete repository.
+# Git's only message about an object that a complete repository does not have.
 ABSENT = "Not a valid object name"
-# Programs that a repository may name for a read: a monitor of its files, and hooks.
+# A repository's configuration may name programs that a read starts: a file monitor, and hooks.
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 
 
 class GitReadError(Exception):
-    """git could not read a repository; the message is its own last line, `lines` are all that it wrote."""
+    """git could not read a repository; the message is its last line, `lines` are its whole output."""
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -61,14 +59,14 @@ class GitReadError(Exception):
 
 
 def quiet_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for a git that asks nobody and knows of no repository around it."""
+    """Return `env` for a git that asks no questions, without the variables of an outer repository."""
     return {name: value for name, value in env.items() if name not in OF_ONE_REPOSITORY} | QUIET
 
 
 def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: bytes = b"") -> bytes:
-    """Return the output of `git ARGUMENTS`, which must need no network.
+    """Return the output of `git ARGUMENTS`, a command that needs no network. No monitor or hook is run.
 
-    Neither a monitor nor a hook is run. Raises `GitReadError` when it fails, `UnableError` when there is no git.
+    Raises `GitReadError` if it fails, `UnableError` if git is not installed.
     """
     done = attempt(arguments, env, stdin=stdin)
     if done.returncode != 0:
@@ -80,9 +78,9 @@ def read(arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: byte
 def attempt(
     arguments: Sequence[str | Path], env: Mapping[str, str], *, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `git ARGUMENTS` as `read` does, and return how it ended: for a git that may well refuse.
+    """Run `git ARGUMENTS` like `read`, and return the result, also if git fails.
 
-    Raises `UnableError` when there is no git.
+    Raises `UnableError` if git is not installed.
     """
     command = ("git", *NO_PROGRAMS, *map(str, arguments))
     try:
@@ -94,10 +92,10 @@ def attempt(
 def talk(
     arguments: Sequence[str | Path], env: Mapping[str, str], folder: Path, *, stop: threading.Event, silence: float
 ) -> tuple[bool, str]:
-    """Run `git ARGUMENTS`, which talks to a host, in `folder`; return whether it succeeded and all it wrote.
+    """Run `git ARGUMENTS`, which uses the network, in `folder`; return whether it succeeded, and its output.
 
-    It is ended after `silence` seconds without output. Raises `StoppedError`, the child ended, when `stop`
-    is set meanwhile, `UnableError` when there is no git.
+    It is ended after `silence` seconds without output, or when `stop` is set: that raises `StoppedError`. Raises
+    `UnableError` if git is not installed.
     """
     try:
         process = start(("git", *map(str, arguments)), quiet_env(env), folder)
@@ -125,13 +123,13 @@ def no_git() -> UnableError:
 
 
 def said(output: bytes) -> str:
-    """Return git's output as lines; of a progress line that rewrites itself, only the last state."""
+    """Return git's output as lines, each progress line in its last state."""
     lines = output.decode(errors="replace").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()
 
 
 def why_not(git_dir: Path, thing: str, env: Mapping[str, str]) -> str | None:
-    """Return None if a repository has `thing`, "" if it does not, else why git cannot read it."""
+    """Return None if a repository has `thing`, "" if it does not, or why git cannot read the repository."""
     try:
         read((f"--git-dir={git_dir}", "cat-file", "-e", thing), env)
     except GitReadError as error:
@@ -147,7 +145,7 @@ def has(git_dir: Path, thing: str, env: Mapping[str, str]) -> bool:
 
 
 def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
-    """Return the first ref below `prefix` (ends in /), or ""."""
+    """Return the first ref below `prefix` (which ends in /), or ""."""
     try:
         found = read((f"--git-dir={git_dir}", "for-each-ref", "--count=1", "--format=%(refname)", prefix), env)
     except GitReadError:
@@ -156,7 +154,7 @@ def ref_below(git_dir: Path, prefix: str, env: Mapping[str, str]) -> str:
 
 
 class BlobReader:
-    """Reads blobs through one `git cat-file --batch` for each repository. Use it in one thread, in a `with`."""
+    """Reads blobs through one `git cat-file --batch` for each repository. It is for one thread, in a `with`."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = quiet_env(env) | OFFLINE
@@ -168,12 +166,12 @@ class BlobReader:
     def __exit__(self, *_: object) -> None:
         for process in self._readers.values():
             process.kill()
-            # Closing the pipe may want to write what a dead git never read.
+            # Closing the pipe may flush data that a dead git never read.
             with contextlib.suppress(BrokenPipeError), process:
                 pass
 
     def read(self, git_dir: Path, oid: str) -> bytes | None:
-        """Return a blob's content; None when it is missing or its hash is wrong. Raises `UnableError`."""
+        """Return a blob's content; None if it is missing or its hash is wrong. Raises `UnableError` without git."""
         process = self._readers.get(git_dir)
         if process is None:
             command = ("git", f"--git-dir={git_dir}", "cat-file", "--batch")

@@ -1,7 +1,7 @@
-"""Commits on the host: a repository for each in the cache, or the user's own mirror in place of the network.
+"""Commits on this host: one repository for each in the cache, or the user's own mirror instead of the network.
 
-`<cache>/git/<owner>/<name>/<commit>.git` is moved to its place once it has the commit with all it needs; no network is
-asked for it again. Its one ref, `refs/cannery/<host>`, names who served it. A mirror is read in place, never written.
+`<cache>/git/<owner>/<name>/<commit>.git` is moved into place when the commit is complete, and is not fetched again. Its
+one ref, `refs/cannery/<host>`, names the host that served it. A mirror is read in place and never written.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
     from cannery.catalog.addresses import Host
 
-# Seconds without output after which a host counts as silent; git prints progress while it talks.
+# Seconds without output after which a fetch is ended; git prints progress while it fetches.
 SILENCE = 20.0
 SERVED = "refs/cannery/"
-# git must not tidy up in the background: the repository is moved. What it has written is on the disk before that: a
-# host may lose power.
+# git must not collect garbage in the background, since the repository is moved. All is on the disk before the move,
+# since a host may lose power.
 SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsync=all")
 FETCH = ("fetch", "--depth=1", "--progress", "--no-tags", "--no-recurse-submodules")
 WAYS_OUT = (
     "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
     "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
 )
-# Names of repositories before their projects moved: a copy on a disk may still have the old name.
+# Earlier names of repositories: a mirror may still have them.
 OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
 
 
 @dataclass(frozen=True)
 class Found:
-    """A commit that is on this host: its repository, and who served it (`host/owner/name`, `mirror/owner/name`).
+    """A commit on this host: its repository, and where it came from (`host/owner/name`, `mirror/owner/name`).
 
-    Content may be missing in a mirror (`is_whole` false); in the cache, that would be damage.
+    `is_whole` is false in a mirror, where content may be missing; in the cache that would be damage.
     """
 
     git_dir: Path
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True)
 class GitCache:
-    """What all fetches of a run share; `slow` are the hosts that failed."""
+    """What all fetches of a run share; `slow` are hosts that failed."""
 
     cache: Path
     hosts: Mapping[str, Host]
@@ -67,10 +67,10 @@ class GitCache:
     slow: set[str] = field(default_factory=set)
 
     def obtain(self, what: str, commit: str, hosts: Mapping[str, str]) -> Found:
-        """Return `commit` of one of `hosts` ({host: `owner/name`}), fetched where it is not there yet.
+        """Return `commit` of one of `hosts` ({host: `owner/name`}); fetch it if the cache does not have it.
 
-        `what` names it to the user. Raises `NetworkError` that names every place that was tried with its reason,
-        `UsageError` for a host without a URL, `UnableError` for a cache that cannot be written, `StoppedError`.
+        `what` names it in messages. Raises `NetworkError` with the reason of every host, `UsageError` for a host
+        without a URL, `UnableError` for a cache that cannot be written, and `StoppedError`.
         """
         if self.mirror is not None:
             return in_mirror(self.mirror, what, commit, hosts, self.env)
@@ -83,7 +83,7 @@ class GitCache:
             if found:
                 return found
         tried: list[str] = []
-        # A host that just failed for another source is asked last: its time-out would be waited for each time.
+        # A host that failed for another source is tried last, since each time-out costs time.
         for host in sorted(hosts, key=lambda host: host in self.slow):
             got = self._from(host, hosts[host], what, commit)
             if isinstance(got, Found):
@@ -94,7 +94,7 @@ class GitCache:
         raise NetworkError(f"{what}: commit {commit} cannot be fetched from {'; '.join(tried)}", hint=WAYS_OUT)
 
     def _there(self, repository: str, commit: str) -> Found | None:
-        # Version 0.1.0 had one repository for all commits.
+        # Version 0.1.0 kept all commits in one repository.
         old = (self.cache / "git" / f"{repository}.git", f"{SERVED}at/{commit}/")
         for git_dir, refs in ((self._git_dir(repository, commit), SERVED), old):
             host = ref_below(git_dir, refs, self.env).removeprefix(refs) if git_dir.is_dir() else ""
@@ -149,11 +149,11 @@ class GitCache:
 
 
 def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], env: Mapping[str, str]) -> Found:
-    """Return `commit` in a local repository below `mirror`, which is only read.
+    """Return `commit` in a local repository below `mirror`.
 
-    For every `owner/name` in `hosts`, also by its old name, it tries `owner/name.git`, `owner/name` and
-    `owner+name/repo`, bare or with a work tree. Raises `NetworkError` that names them all if none has the commit, and
-    with git's reason for one that git cannot read.
+    For every `owner/name` in `hosts`, and its old name, it tries `owner/name.git`, `owner/name` and `owner+name/repo`,
+    bare or with a work tree. Raises `NetworkError` if none has the commit; it names them all, with git's reason for
+    one that cannot be read.
     """
     looked: list[str] = []
     hint = "put a repository that has it there"
@@ -177,7 +177,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
 
 
 def places(mirror: Path, repository: str) -> Iterator[tuple[str, Path | None]]:
-    """Yield the places of `owner/name` below `mirror`, each with its git directory, or None for a place without one."""
+    """Yield the possible places of `owner/name` below `mirror`, each with its git directory or None."""
     names = [repository, OLD_NAMES.get(repository, "")]
     for place in [form for name in names if name for form in (f"{name}.git", name, f"{name.replace('/', '+')}/repo")]:
         ways = (mirror / place, mirror / place / ".git")

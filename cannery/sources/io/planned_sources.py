@@ -1,6 +1,6 @@
 """The sources of a plan as files: trees of commits from git, the user's own trees, releases from the wheelhouse.
 
-What a tree asks for is compared with what its component lists, from which the lock was made.
+A tree's requirements are compared with those of its component, from which the lock was made.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.sources.io.fetch import SourceFile, SourceStore
 
-# Things missing from a tree that are printed.
+# How many missing paths of a tree are printed.
 SHOWN = 3
 SHOWN_DIFFERENCES = 4
 
 
 def local_trees(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, LocalTree]:
-    """Read the folders that are used instead of sources (`SRC_<name>=dir`); return what a plan needs of them.
+    """Read the folders that replace sources (`SRC_<name>=dir`); return what a plan needs of them.
 
-    Raises as `local_files`.
+    Raises like `local_files`.
     """
     files = local_files(store, recipe, epoch)
     return {name: LocalTree(file.tree, file.commit, file.dirty) for name, file in files.items()}
 
 
 def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, SourceFile]:
-    """Read the folders that are used instead of sources; return {component: file}.
+    """Read the folders that replace sources; return {component: file}.
 
-    Raises `UsageError` for a name that is no source of the profile, and for a folder that cannot be used.
+    Raises `UsageError` for a name that is not a source of the profile, and for a folder that cannot be used.
     """
     if not store.local:
         return {}
@@ -62,12 +62,12 @@ def local_files(store: SourceStore, recipe: Recipe, epoch: int) -> dict[str, Sou
 
 
 def tree_doubts(recipe: Recipe, file: SourceFile) -> tuple[str, ...]:
-    """Return sentences about what is missing in a tree, and about packages that it requires and the lock does not have.
+    """Return sentences about what is missing in a tree, and about requirements that the lock was not made from.
 
-    In the user's own tree, also about modules that the target's Python cannot compile.
+    For the user's own tree, also about modules that the target's Python cannot compile.
     """
     chosen = next(one for one in recipe.sources if one.name == file.name)
-    # The requirements that the lock was made from: those of the commit, also for a local tree; None for a release.
+    # The lock was made from the commit's requirements, also for a local tree; a release has none.
     known = chosen.known if chosen.commit is not None else None
     modules = {item.module.partition(".")[0] for item in chosen.component.imports}
     syntax = syntax_doubts(file.tar, modules, recipe.target.python) if file.repository == LOCAL else ()
@@ -82,7 +82,7 @@ def own_tree(local: Mapping[str, Path], chosen: ChosenSource) -> Path | None:
 
 
 def refuse_other_tree(chosen: ChosenSource, folder: Path) -> None:
-    """Raise `UsageError` for a folder without the source's modules: another project's, or a bare repository."""
+    """Raise `UsageError` for a folder without the source's modules, as another project or a bare repository."""
     project = folder / (chosen.component.subdirectory or "")
     modules = sorted({item.module.partition(".")[0] for item in chosen.component.imports})
     places = [project / inner / module for inner in ("", "src", "python") for module in modules]
@@ -108,8 +108,8 @@ def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, Path]:
 def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> dict[str, SourceFile]:
     """Return {component: file} of some trees of `plan`, without the warnings that `fetch_planned` prints.
 
-    Raises as `cannery.sources.io.fetch.fetch_sources`, and `UnableError` for a tree of the user's that changed since
-    the plan was made.
+    Raises like `cannery.sources.io.fetch.fetch_sources`, and `UnableError` if a tree of the user changed since the
+    plan was made.
     """
     by_name = {chosen.name: chosen for chosen in plan.recipe.sources}
     plain = {step.name for step in steps if step.without}
@@ -124,7 +124,7 @@ def fetch_some(store: SourceStore, plan: Plan, steps: Sequence[SourceStep]) -> d
 def _fetch(
     store: SourceStore, chosen: list[ChosenSource], epoch: int, plain: Collection[str] = ()
 ) -> tuple[SourceFile, ...]:
-    """Fetch trees; those in `plain` without their submodules."""
+    """Fetch trees; those in `plain` without submodules."""
     if not chosen:
         return ()
     requests = [source_request(one, store.hosts, epoch=epoch, local=own_tree(store.local, one)) for one in chosen]
@@ -134,7 +134,7 @@ def _fetch(
 
 
 def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
-    """Yield sentences about where the tree in `tar` asks for other packages than `known` lists; none when it agrees.
+    """Yield sentences about requirements of the tree in `tar` that differ from those of `known`.
 
     A revision without `requires_from` is not checked. Raises `UnableError` for a tar that cannot be read.
     """
@@ -150,9 +150,9 @@ def requirement_doubts(tar: Path, known: Known) -> Iterator[str]:
 
 
 def syntax_doubts(tar: Path, modules: Collection[str], python: str) -> Iterator[str]:
-    """Give a sentence for the first file of `modules` that Python `python` cannot compile, and how many more there are.
+    """Yield a sentence about the first file of `modules` that Python `python` cannot compile, and how many more exist.
 
-    Nothing is reported where this Python is older than that: it does not know all of the syntax.
+    An older Python than `python` does not know all of its syntax, and reports nothing.
     """
     version = tuple(map(int, python.split(".")))
     if sys.version_info < version:

@@ -1,8 +1,8 @@
-"""A user's own tree as it is on disk: its HEAD, what git tracks or does not ignore, and which files differ from HEAD.
+"""A user's own tree on disk: its HEAD, the files that git tracks or does not ignore, and those that differ from HEAD.
 
-A repository's configuration names programs that git starts: filters, text converters, monitors of files, hooks. No
-command that starts one is used here, since a tree may be somebody else's: files are compared by the names of git's
-objects, byte by byte. What git would convert (line ends, LFS) therefore differs, as it does in an image.
+A repository's configuration may name programs that git starts: filters, text converters, file monitors, hooks. The tree
+may be somebody else's, so no command that starts one is used: files are compared by the hash of their bytes. Files that
+git would convert (line ends, LFS) therefore differ, as they do in an image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GITLINK = "160000"
 SHA256_DIGITS = 64
-# Names that are left out of a folder without git.
+# Names that are skipped in a folder without git.
 LEFT_OUT = frozenset({".git", "__pycache__"})
 # A line of .gitmodules.
 MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
@@ -32,10 +32,10 @@ MODULE_PATH = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class WorkTree:
-    """A work tree that was read. `head` is None where nothing was committed yet.
+    """A git work tree. `head` is None before the first commit.
 
-    `at_head` and `tracked` (the index) are {path: (git's mode, object)}; `untracked` are paths that nothing ignores.
-    The path of a repository inside it that git does not track ends in a slash.
+    `at_head` and `tracked` (the index) are {path: (git's mode, object)}; `untracked` are paths that are not ignored.
+    The path of an untracked repository inside it ends in a slash.
     """
 
     folder: Path
@@ -51,11 +51,11 @@ class WorkTree:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it differs from HEAD, submodules apart. Raises `OSError` for a file that cannot be read."""
+        """Whether it differs from HEAD, without submodules. Raises `OSError` for a file that cannot be read."""
         return bool(self.head is None or self.untracked or self.tracked != self.at_head or self.differing())
 
     def differing(self) -> tuple[str, ...]:
-        """Return the tracked files, sorted, that are not on disk as HEAD has them; submodules apart."""
+        """Return the tracked files, sorted, that differ from HEAD on disk; without submodules."""
         paths = sorted({*self.at_head, *self.tracked} - {*self.submodules})
         return tuple(path for path in paths if self.at_head.get(path) != self._on_disk(path))
 
@@ -72,12 +72,12 @@ class WorkTree:
 
 
 def is_behind_link(folder: Path, path: str) -> bool:
-    """Whether a folder above `path`, below `folder`, is a symlink: what is behind it is another tree's."""
+    """Whether a folder between `folder` and `path` is a symlink: the path is then not part of the tree."""
     return any((folder / above).is_symlink() for above in list(PurePosixPath(path).parents)[:-1])
 
 
 def kind_of(folder: Path, path: str) -> Kind | None:
-    """Return what is at `path` below `folder`; None for neither file nor symlink, and for what is behind a symlink."""
+    """Return the kind of `path` below `folder`; None if it is no file or symlink, or is behind a symlink."""
     if is_behind_link(folder, path):
         return None
     try:
@@ -92,7 +92,7 @@ def kind_of(folder: Path, path: str) -> Kind | None:
 def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree:
     """Read the work tree with the root `folder`, which has a `.git`. Nothing is written.
 
-    Raises `GitReadError` for a repository that git cannot read, `UnableError` when there is no git.
+    Raises `GitReadError` for a repository that git cannot read, `UnableError` if git is not installed.
     """
     git_dir = folder / ".git"
     if pipes := [path.name for path in (git_dir.iterdir() if git_dir.is_dir() else ()) if path.is_fifo()]:
@@ -112,7 +112,7 @@ def read_work_tree(folder: Path, env: Mapping[str, str]) -> WorkTree:
 
 
 def _entries(listed: bytes, position: int) -> dict[str, tuple[str, str]]:
-    """Return {path: (mode, object)} of lines that have the mode first, and the object at `position`."""
+    """Return {path: (mode, object)} of lines with the mode as first word and the object at `position`."""
     found = {}
     for line in listed.split(b"\0")[:-1]:
         head, _, name = line.partition(b"\t")
@@ -122,13 +122,13 @@ def _entries(listed: bytes, position: int) -> dict[str, tuple[str, str]]:
 
 
 def head_blob(tree: WorkTree, path: str, env: Mapping[str, str]) -> bytes | None:
-    """Return the content of a file at HEAD, None where it has none."""
+    """Return the content of a file at HEAD; None if HEAD does not have it."""
     found = tree.at_head.get(path)
     return read((f"--git-dir={tree.folder.absolute() / '.git'}", "cat-file", "blob", found[1]), env) if found else None
 
 
 def tree_root(folder: Path) -> Path:
-    """Return the root of the work tree that `folder` is in. Raises `GitReadError` when it is in none."""
+    """Return the root of the work tree that contains `folder`. Raises `GitReadError` if there is none."""
     if not folder.is_dir():
         raise GitReadError(f"fatal: cannot change to '{folder}': No such file or directory")
     start = folder.resolve()
@@ -140,7 +140,7 @@ def tree_root(folder: Path) -> Path:
 
 @dataclass
 class OwnTree:
-    """A tree on disk: entries by path, commit of HEAD (None: no git, or no commit yet), whether it differs from it."""
+    """A tree on disk: entries by path, the commit of HEAD (None without one), and whether the tree differs from it."""
 
     folder: Path
     entries: dict[str, Kind] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class OwnTree:
     missing: list[Missing] = field(default_factory=list)
 
     def read(self, path: str) -> bytes:
-        """Return the content of an entry (of a link: its target). Raises `UnableError` for one that is gone."""
+        """Return the content of an entry (of a link: its target). Raises `UnableError` if it cannot be read."""
         place = self.folder / path
         try:
             return os.fsencode(place.readlink()) if self.entries[path] is Kind.LINK else place.read_bytes()
@@ -159,11 +159,11 @@ class OwnTree:
 
 
 def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str, str]) -> OwnTree:
-    """Return the tree in `folder` for source `name`; if there are `paths`, only those of it.
+    """Return the tree in `folder` for source `name`; if `paths` are given, only those.
 
-    Submodules and repositories inside it are read the same way. A folder without a .git of its own gives all its files
-    but .git, __pycache__ and *.pyc. Raises `UsageError` for a path that is not a folder, that git cannot read, or
-    without one of `paths`.
+    Submodules and repositories inside it are read the same way. Of a folder without .git, all files are read except
+    __pycache__ and *.pyc. Raises `UsageError` for a path that is not a folder, that git cannot read, or that lacks one
+    of `paths`.
     """
     if not folder.is_dir():
         raise UsageError(f"SRC_{name}: {str(folder)!r} is no folder", hint="name the folder of your own tree")
@@ -186,7 +186,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
 
 
 def _add(tree: OwnTree, path: str, paths: tuple[str, ...]) -> bool:
-    """Add a file or symlink that is asked for; return whether there is one. Devices, sockets and pipes are left out."""
+    """Add a file or symlink if it is in `paths`; return whether it exists. Devices, sockets and pipes are skipped."""
     kind = kind_of(tree.folder, path)
     if kind is not None and is_inside(path, paths):
         tree.entries[path] = kind
@@ -212,7 +212,7 @@ def _add_repository(
     git = read_work_tree(tree.folder / prefix, env)
     dirty, links = git.is_changed, git.submodules
     for name in sorted({*git.tracked, *git.untracked}):
-        # A repository that this one does not know of is listed as a folder.
+        # An untracked repository is listed as a folder.
         path = f"{prefix}{name}".rstrip("/")
         if (tree.folder / path / ".git").exists() and not is_behind_link(tree.folder, f"{path}/.git"):
             if leads_to(path, paths):  # submodules are read one by one
@@ -225,13 +225,13 @@ def _add_repository(
 
 
 def _unchecked(tree: OwnTree, prefix: str, links: Iterable[str], paths: tuple[str, ...]) -> list[Missing]:
-    """Return the submodules, by the index (`links`) and by .gitmodules, that have no files."""
+    """Return the submodules of the index (`links`) and of .gitmodules that have no files."""
     modules = tree.folder / prefix / ".gitmodules"
     named = MODULE_PATH.findall(modules.read_text(errors="surrogateescape")) if modules.is_file() else []
     found = []
     for path in (f"{prefix}{name}" for name in sorted({*links, *named}) if not is_bad_path(name)):
         place = tree.folder / path
-        # A submodule that is not wanted is not looked at: this user may not be able to.
+        # A submodule outside `paths` is not read, since this user may not be allowed to.
         if leads_to(path, paths) and not (place.is_file() or (place.is_dir() and any(place.iterdir()))):
             found.append(Missing(path, Why.UNCHECKED))
     return found
