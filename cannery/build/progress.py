@@ -59,7 +59,7 @@ def items(value: Item, key: str) -> list[Item]:
 
 
 def get(item: Item, key: str, default: T) -> T:
-    """Return the value of a key where it has the type of `default`, else `default`."""
+    """Return the value of a key if it has the type of `default`, else `default`."""
     value = item.get(key)
     return value if type(value) is type(default) else default
 

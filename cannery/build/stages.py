@@ -1,4 +1,4 @@
-"""The stages of a build as they are shown: status of their steps, what each stage brings, and the time left."""
+"""The stages of a build as the view shows them: status of their steps, content of each stage, and the time left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cannery.build.progress import BuildState, Step
     from cannery.plan import Layer, Plan
 
-# Words for stages that are no layer of the plan.
+# Words for stages that are not layers of the plan.
 _WORDS = {
     "image": "system packages, and the layers put together",
     "context": "files of the build sent to the engine",

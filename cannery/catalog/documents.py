@@ -81,7 +81,7 @@ def parse_yaml(text: str, name: str) -> YamlDocument:
 
 
 def parse_documents(text: str, name: str) -> tuple[YamlDocument, ...]:
-    """Read the documents of a YAML text that have a value. Raises as `parse_yaml`."""
+    """Read the documents of a YAML text that have a value. Raises like `parse_yaml`."""
 
     def nodes(loader: _Loader) -> Iterator[yaml.Node]:
         while loader.check_node():

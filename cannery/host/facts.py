@@ -1,4 +1,4 @@
-"""The facts of a host, or of a tree in its place: read by `cannery.host.io.look`, judged by `cannery.doctor`.
+"""The facts of a host, or of a copied tree of files: read by `cannery.host.io.look`, checked by `cannery.doctor`.
 
 Files come as texts and are parsed here.
 """
@@ -39,7 +39,7 @@ RUNTIME_PROGRAMS = (
 DOCKER_PROGRAMS = ("/usr/bin/dockerd", "/usr/bin/docker", "/usr/local/bin/docker", "/usr/bin/podman")
 # Files that docker, podman and Kubernetes put into a container.
 CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io")
-# These are read always; the driver's own files are found by INSTALL_INFO.
+# These are always read; INSTALL_INFO has the folder of the driver's own files.
 TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS),
     *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
@@ -48,12 +48,13 @@ TEXTS = (
 _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
 # Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
 NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
-# No machine has a card with a longer number.
+# No machine has a card with more than 4 digits.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")
 LAST_UID = 2**32 - 2
 NO_JSON = "is not JSON"
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
-# The group HwHiAiUser, which the driver's installer makes and which owns the nodes (case U01): used without nodes.
+# The group HwHiAiUser, which the driver's installer makes and which owns the nodes (case U01). It is the default if
+# there are no nodes.
 DRIVER_GROUP = 1000
 
 
@@ -69,16 +70,16 @@ class Node:
 
     @property
     def card(self) -> int | None:
-        """The NPU's number, None for a manager."""
+        """The NPU's number; None for a manager node."""
         return card_of(self.path)
 
 
 @dataclass(frozen=True)
 class EngineState:
-    """What a Docker engine answers: its version and storage driver, or the problem and what to do next.
+    """The state of a Docker engine: its version and storage driver, or the problem and a hint.
 
-    `user_map` is why users of its containers are not the host's, "" where they are. `is_absent`: none runs, and no
-    setting names one.
+    `user_map` is why users of its containers are not the host's, or "". `is_absent`: no engine runs, and no setting
+    names one.
     """
 
     version: str = ""
@@ -91,12 +92,12 @@ class EngineState:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """A host. `live` is false for a tree: what only a running host shows is then None.
+    """A host. `live` is false for a tree: facts that only a running host has are then None.
 
-    `pci` are (device id, class) of vendor 0x19e5; `texts` the files that are there; `paths` those of the wanted paths
-    that exist; `folders` those that are a folder in place of a file or node; `unreadable` those that the user cannot
-    read, of which nothing is known; `disk_free` bytes at `disk_at`, where images are kept; `shm` bytes of /dev/shm,
-    `page` those of a memory page; `smi` what npu-smi prints; `no_sandbox` why sandboxes do not work, "" where they do.
+    `pci` are (device id, class) of vendor 0x19e5; `texts` the files that exist; `paths` the wanted paths that exist;
+    `folders` those that are a folder instead of a file or node; `unreadable` those that the user cannot read;
+    `disk_free` bytes at `disk_at`, where images are kept; `shm` bytes of /dev/shm; `page` bytes of a memory page; `smi`
+    the output of npu-smi; `no_sandbox` why sandboxes do not work, or "".
     """
 
     live: bool = False
@@ -122,22 +123,22 @@ class HostFacts:
 
     @cached_property
     def install(self) -> str:
-        """The folder that the driver is installed in."""
+        """The driver's folder."""
         return install_folder(self.texts.get(INSTALL_INFO, ""))
 
     @cached_property
     def driver(self) -> dict[str, str]:
-        """The fields of the driver's version.info; empty where there is none."""
+        """The fields of the driver's version.info, or {}."""
         return info_fields(self.texts.get(f"{self.install}/driver/version.info", ""))
 
     @cached_property
     def firmware(self) -> dict[str, str]:
-        """The fields of the firmware's version.info; empty where there is none."""
+        """The fields of the firmware's version.info, or {}."""
         return info_fields(self.texts.get(f"{self.install}/firmware/version.info", ""))
 
     @cached_property
     def memory(self) -> dict[str, int]:
-        """/proc/meminfo in bytes; HugePages_Total and the like are left out."""
+        """/proc/meminfo in bytes, without values that have no unit."""
         found = re.findall(r"^(\w+):\s+([0-9]{1,18}) kB$", self.texts.get(MEMINFO, ""), re.MULTILINE)
         return {name: int(number) * 1024 for name, number in found}
 
@@ -150,13 +151,13 @@ class HostFacts:
         return Arch.AMD64 if re.search(r"^vendor_id\s*:", text, re.MULTILINE) else None
 
     def name(self, number: int, file: str = GROUP) -> str:
-        """Return the name that /etc/group, or another such file, has for a number, "" where it has none."""
+        """Return the name of a number in /etc/group, or in another such file, or ""."""
         match = re.search(rf"^([^:\n]+):[^:]*:{number}:", self.texts.get(file, ""), re.MULTILINE)
         return match[1] if match else ""
 
 
 def card_of(path: str) -> int | None:
-    """Return the number of an NPU's node, None for any other path."""
+    """Return the number of an NPU's node; None for any other path."""
     match = CARD.fullmatch(path)
     return int(match[1]) if match else None
 
@@ -167,7 +168,7 @@ def user_map_text(user_map: str) -> str:
 
 
 def install_folder(text: str) -> str:
-    """Return the driver's folder of /etc/ascend_install.info, the usual one where it names none."""
+    """Return the driver's folder in /etc/ascend_install.info, or the default one."""
     match = re.search(r"^Driver_Install_Path_Param=(/\S*)", text, re.MULTILINE)
     return posixpath.normpath(match[1]) if match else ASCEND
 
@@ -178,7 +179,7 @@ def info_fields(text: str) -> dict[str, str]:
 
 
 def json_object(text: str) -> tuple[dict[str, Any], str]:
-    """Return the object of a JSON text, and "" or what is wrong with the text, as the end of a sentence."""
+    """Return the object of a JSON text, and "" or what is wrong with it, as the end of a sentence."""
     try:
         found = json.loads(text)
     except RecursionError:
@@ -189,7 +190,7 @@ def json_object(text: str) -> tuple[dict[str, Any], str]:
 
 
 def is_in_place(path: str, mode: int) -> bool:
-    """Whether `path`, with that st_mode on a host, is what its name means: no folder in place of a node or a file."""
+    """Whether `path`, with this st_mode, has the right type: not a folder instead of a node or a file."""
     if path in NODE_FOLDERS:
         return stat.S_ISDIR(mode)
     return not (stat.S_ISDIR(mode) and (path.startswith(f"{DEV}/") or is_file_name(path)))
@@ -258,7 +259,7 @@ class HostNpus:
 
     @property
     def npu_smi(self) -> str | None:
-        """Where this host keeps npu-smi; None where it has none."""
+        """The path of npu-smi on this host, or None."""
         return next((path for path in NPU_SMI if path in self.paths), None)
 
 
@@ -279,7 +280,7 @@ def parse_cards(text: str) -> tuple[int, ...]:
 
 
 def card_text(cards: Iterable[int]) -> str:
-    """Return card numbers as `parse_cards` reads them, runs of three and more as ranges: 0,1,4-7."""
+    """Return card numbers as `parse_cards` reads them, with ranges for three or more: 0,1,4-7."""
     runs: list[list[int]] = []
     for card in sorted(cards):
         if runs and card == runs[-1][-1] + 1:
@@ -290,7 +291,7 @@ def card_text(cards: Iterable[int]) -> str:
 
 
 def wanted_paths(access: ChipAccess) -> tuple[str, ...]:
-    """Return every node and path that the command depends on, for `host.io.look` to look for."""
+    """Return every node and path that the command depends on, which `host.io.look` looks for."""
     nodes = (*(f"/dev/davinci{n}" for n in range(64)), *access.managers, *access.folders)
     return (*nodes, *access.mounts, *NPU_SMI, *access.network, RANKTABLE)
 

@@ -72,7 +72,7 @@ def ray_cluster(container: Container, name: str, resource: str | None, arch: Arc
 
 
 def ray_job(container: Container, name: str, resource: str | None, arch: Arch, ray: Ray | None) -> dict[str, Any]:
-    """Return the RayJob that runs its command once on a RayCluster of its own, which is removed afterwards.
+    """Return the RayJob that runs its command once on its own RayCluster, which is removed afterwards.
 
     Raises like `ray_cluster`, and `UsageError` without a command, or without the dashboard, which receives it.
     """

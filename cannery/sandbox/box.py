@@ -1,9 +1,9 @@
-"""A box: a command on the layers of an image, in namespaces of its own. The programs that make it are util-linux's.
+"""A box: a command on the layers of an image, in its own namespaces, made by programs of util-linux.
 
-The shell that `box_command` starts makes mounts in a mount namespace of its own, all below a tmpfs on `scratch`, moves
-the box's root over `/` as switch_root(8) does, and starts the command with Docker's capabilities and without the
-others. It stays as process 1 of the box. Each part ends with the one that started it, and the kernel removes the
-mounts with the last process: after a kill nothing is left but the empty folder `scratch`.
+The shell that `box_command` starts makes mounts in its own mount namespace, below a tmpfs on `scratch`, moves the box's
+root over `/` as switch_root(8) does, and starts the command with only Docker's capabilities. The shell is process 1 of
+the box. Each process ends with its parent, and the kernel removes the mounts with the last process: after a kill only
+the empty folder `scratch` is left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 # 64 MiB, as Docker.
 SHM_SIZE = 64 << 20
 
-# It ends with its parent, and at SIGTERM, which unshare itself ignores. Ctrl-C is left to the command.
+# It ends with its parent, and at SIGTERM, which unshare itself ignores. The command handles Ctrl-C.
 _OUTER = 'trap : INT; setpriv --pdeathsig KILL -- unshare "$@"; exit $?'
 
 _PRELUDE = f"""\
@@ -94,7 +94,7 @@ echo '127.0.0.1 localhost box' >hosts
 echo '::1 localhost' >>hosts
 """
 
-# Sets the host name, and makes links 0, 1, … to its arguments. One process a link would take a fifth of a box's time.
+# Sets the host name, and makes links 0, 1, … to its arguments. One process for each would take a fifth of a box's time.
 # In a user namespace the name cannot be set in /proc/sys.
 _LINKS = (
     "import os, socket, sys; socket.sethostname('box'); "
@@ -155,7 +155,7 @@ def work_folder(upper: PurePath) -> PurePath:
 def box_command(box: Box, scratch: PurePath) -> tuple[str, ...]:
     """Return the words that start the command of `box`: root runs them like any command.
 
-    They give it their own stdin, stdout and stderr, and end with its exit code, or with `NOT_MADE` and a reason on
+    They pass on their stdin, stdout and stderr, and end with its exit code, or with `NOT_MADE` and a reason on
     stderr. All processes in the box end with the process of these words, or with the thread that started it. `scratch`
     is an empty folder for this run alone. It stays empty: the box keeps nothing in it.
     """

@@ -31,7 +31,7 @@ HINT = "free some (`build.py clean` shows what Cannery holds), or set CANNERY_CA
 def check_output_space(path: Path, size: int) -> None:
     """Raise `UnableError` if a bundle of an image of `size` bytes cannot fit at `path`.
 
-    Only the smallest possible size is asked for, so that nothing is refused that would fit. A file that is at `path`
+    Only the smallest possible size is required, so that nothing is refused that would fit. A file that is at `path`
     stays until the new one is complete.
     """
     hint = "free some, or name a file on another disk with --output"
@@ -49,7 +49,7 @@ def check_cache_space(cache: Path, plan: Plan) -> None:
 def check_engine_space(engine: Engine, plan: Plan) -> None:
     """Raise `UnableError` if the engine's data root cannot hold what the build adds.
 
-    Nobody knows before the build which layers the engine already has. So half of the estimate is asked for, with the
+    Nobody knows before the build which layers the engine already has. So half of the estimate is required, with the
     smallest size of a base.
     """
     if engine.data_root is not None:
@@ -59,7 +59,7 @@ def check_engine_space(engine: Engine, plan: Plan) -> None:
 def check_store_space(folder: Path, plan: Plan) -> None:
     """Raise `UnableError` if the disk of the image store cannot hold the layers.
 
-    They are kept as gzip, about as large as their wheels, and unpacked. Half of the estimate is asked for, as above.
+    They are kept as gzip, about as large as their wheels, and unpacked. Half of the estimate is required, as above.
     """
     _need(folder, layers_bytes(plan.lock) // 4, "layers")
 

@@ -48,7 +48,7 @@ def host_secrets(
 ) -> Iterator[Secrets]:
     """Yield the secrets of this host while a build runs.
 
-    `suite` is the Debian suite of the base, None for a base with sources of its own; `system` are mirrors for those.
+    `suite` is the Debian suite of the base, None for a base with its own sources; `system` are mirrors for those.
     The files are in the cache, readable by their owner only. Raises `UsageError` if the host's CA bundle cannot be
     read, or MAX_JOBS is not a number.
     """

@@ -468,7 +468,7 @@ class _TrustingAdapter(HTTPAdapter):
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:  # noqa: ANN401 - requests' own signature
         return super().proxy_manager_for(proxy, **kwargs, ssl_context=self._context())
 
-    def _context(self) -> Any:  # noqa: ANN401 - urllib3 gives the class of its own choice
+    def _context(self) -> Any:  # noqa: ANN401 - urllib3 chooses the class
         context = create_urllib3_context()
         # urllib3 checks host names itself. For a trusted host of pip it must not verify anything.
         context.check_hostname = False

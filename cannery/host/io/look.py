@@ -1,4 +1,4 @@
-"""Reads a host for `doctor`: the running one, or a tree of files that was copied from one or made up.
+"""Read a host for `doctor`: the running one, or a tree of files that was copied from one or made up.
 
 Below a tree nothing of the real host is read: symbolic links are followed within it, as the host itself would.
 """
@@ -59,16 +59,16 @@ DATA_ROOT = "/var/lib/docker"
 
 
 def below(root: Path, path: str) -> Path | None:
-    """Return where the host's `path` is in the tree at `root`, with symbolic links followed within the tree.
+    """Return where the host's `path` is in the tree at `root`; symlinks are followed within the tree.
 
-    None where a link leads nowhere or in a circle; a path that is not there is returned as it would be.
-    Raises `OSError` for one that the caller cannot read, or that no file system can have.
+    None for a circular link; a path that does not exist is returned too. Raises `OSError` for a path that the caller
+    cannot read, or that no file system can have.
     """
 
     def link(place: str) -> str | None:
         real = root / place.lstrip("/")
         with suppress(FileNotFoundError, NotADirectoryError):
-            # Not `is_symlink`, which is False in newer Pythons for what the caller cannot read.
+            # Not `is_symlink`, which in newer Pythons is False for a path that the caller cannot read.
             return str(real.readlink()) if stat.S_ISLNK(real.lstat().st_mode) else None
         return None
 
@@ -80,7 +80,7 @@ def below(root: Path, path: str) -> Path | None:
 class HostTree:
     """The files of a host, in the tree at `root`.
 
-    `closed` gets the paths that the caller cannot read, `folders` those that are a folder in place of a file or node.
+    `closed` collects paths that the caller cannot read, `folders` those that are a folder instead of a file or node.
     """
 
     root: Path
@@ -88,7 +88,7 @@ class HostTree:
     folders: set[str] = field(default_factory=set)
 
     def status(self, path: str) -> os.stat_result | None:
-        """Return the status of a path; None where nothing is there, or something else than its name means."""
+        """Return the status of a path; None if it does not exist or has the wrong type."""
         found = self._found(path)
         if found is None or is_in_place(path, found[1].st_mode):
             return found[1] if found else None
@@ -96,7 +96,7 @@ class HostTree:
         return None
 
     def text(self, path: str) -> str | None:
-        """Return the text of a file, None where it is missing or cannot be read."""
+        """Return the text of a file; None if it is missing or cannot be read."""
         found = self._found(path)
         if found is None or not stat.S_ISREG(found[1].st_mode):
             return None
@@ -110,16 +110,16 @@ class HostTree:
         return None
 
     def texts(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield the files that are there and can be read, as texts."""
+        """Yield (path, text) of the files that can be read."""
         yield from ((path, text) for path in paths if (text := self.text(path)) is not None)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where it is missing. Raises `OSError` for one that is closed."""
+        """Return the names in a folder, sorted. Raises `OSError` if it cannot be read."""
         folder = below(self.root, path)
         return sorted(entry.name for entry in os.scandir(folder)) if folder is not None else []
 
     def _found(self, path: str) -> tuple[Path, os.stat_result] | None:
-        """Return where a path of the host leads, and its status."""
+        """Return the real path of a path of the host, and its status."""
         try:
             real = below(self.root, path)
             return None if real is None else (real, real.stat())
@@ -131,7 +131,7 @@ class HostTree:
 
 
 def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFacts:
-    """Return what the files of a host show: the running one's at /, or a tree's that was copied from one.
+    """Return what the files of a host show: those of the running host at /, or of a copied tree.
 
     `chip_paths` are the manager nodes and mounts of every chip; `user` is who is to use the NPUs, by name or number: a
     name that the host does not have is None (`HostFacts.user`). Paths that the caller cannot read are
@@ -161,7 +161,7 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
 def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, str]) -> HostFacts:
     """Return what the running host shows: its files as `read_tree` reads them, its engine, disk and npu-smi.
 
-    Without `user` it is who runs this.
+    The default of `user` is the caller.
     """
     places = [Path(DATA_ROOT), *Path(DATA_ROOT).parents]
     try:
@@ -187,7 +187,7 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
 
 
 def _nodes(tree: HostTree, managers: Iterable[str]) -> Iterator[Node]:
-    """Yield the device nodes of NPUs, cards first, in their order. A tree may have plain files in their place."""
+    """Yield the device nodes of NPUs, cards first, in order. A tree may have plain files instead."""
     names: list[str] = []
     try:
         names = tree.names(DEV)
@@ -204,7 +204,7 @@ def _nodes(tree: HostTree, managers: Iterable[str]) -> Iterator[Node]:
 
 
 def pci_devices(root: Path) -> tuple[tuple[str, str], ...] | None:
-    """Return (device id, class) of each device of the vendor; None where the bus is not shown."""
+    """Return (device id, class) of each device of the vendor; None if the bus is not visible."""
     tree = HostTree(root)
     try:
         names = tree.names("/sys/bus/pci/devices")
@@ -229,7 +229,7 @@ def _me() -> User:
 
 
 def _named(text: str) -> User | None:
-    """Return a user, by name or number, as the host knows it: its users need not be in /etc/passwd."""
+    """Return a user, by name or number, as the host knows it. It may be in another database than /etc/passwd."""
     uid = uid_of(text)
     try:
         entry = pwd.getpwnam(text)
@@ -243,7 +243,7 @@ def _named(text: str) -> User | None:
 
 
 def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
-    """Return what `npu-smi info` prints, None where it is not there. It hangs where the driver does."""
+    """Return the output of `npu-smi info`, or None without it. It may hang if the driver does."""
     program = next((path for path in NPU_SMI if path in paths), None)
     if program is None:
         return None
@@ -274,7 +274,7 @@ def _size(path: Path) -> int | None:
 def read_host(paths: tuple[str, ...], root: Path) -> HostNpus:
     """Return which of `paths` this host has (below `root`), the group of the device nodes, the ranktable's version.
 
-    The driver's paths are looked for where it is installed. What the caller cannot read is `HostNpus.hidden`.
+    The driver's paths are searched in its folder. Paths that the caller cannot read are `HostNpus.hidden`.
     """
     tree = HostTree(root)
     install = install_folder(tree.text(INSTALL_INFO) or "")

@@ -43,7 +43,7 @@ class EnginePlace:
     env: Mapping[str, str]
 
     def find(self, name: str) -> EngineImage | None:
-        """Return an image by its name or id, None without one. Raises `UnableError` when the engine does not answer."""
+        """Return an image by its name or id, or None. Raises `UnableError` if the engine does not answer."""
         import docker.errors  # noqa: PLC0415 - the SDK is imported when an engine is used
         import requests  # noqa: PLC0415
 
@@ -62,7 +62,7 @@ class EnginePlace:
         return found
 
     def attributes(self, name: str) -> Mapping[str, Any]:
-        """Return what `docker inspect` reports of an image that is here."""
+        """Return what `docker inspect` reports of an existing image."""
         found: Mapping[str, Any] = self.client.images.get(name).attrs
         return found
 
@@ -71,7 +71,7 @@ class EnginePlace:
         return [(found.attrs.get("RootFS") or {}).get("Layers") or [] for found in self.client.images.list()]
 
     def missing(self, chain: Sequence[str]) -> list[str]:
-        """Return those of an image's layers that have to be given to `take`."""
+        """Return the layers of an image that `take` needs."""
         return list(chain[common_layers(chain, self.chains()) :])
 
     def take(
@@ -82,9 +82,9 @@ class EnginePlace:
         view: TransferView,
         redact: Callable[[str], str],
     ) -> None:
-        """Take an image by its configuration under a name; `layers` are those that were missing, by diff id.
+        """Add an image with this configuration and name; `layers` are the missing ones, by DiffID.
 
-        Raises `UnableError` or `FindingsError` where the engine does not take it; `redact` hides what is secret.
+        Raises `UnableError` or `FindingsError` if the engine refuses it; `redact` hides secrets.
         """
         try:
             load(self.engine, self.env, archive(layers, config, reference), view)
@@ -96,7 +96,7 @@ class EnginePlace:
         self.client.images.get(name).tag(reference)
 
     def remove(self, reference: str) -> None:
-        """Remove a name, and the image where it has no other."""
+        """Remove a name, and the image if it has no other name."""
         self.client.images.remove(reference)
 
     def is_foreign(self, arch: str) -> bool:
@@ -104,11 +104,11 @@ class EnginePlace:
         return self.platform(arch) is not None
 
     def cannot(self, _arch: str) -> str:
-        """Return "": whether the engine can run it was checked before."""
+        """Return "", since this was checked when the engine was found."""
         return ""
 
     def platform(self, arch: str) -> str | None:
-        """Return what names the platform of an image to the engine, None where it is the engine's own."""
+        """Return the platform option for an image; None if it is the engine's own platform."""
         return self.engine.foreign(arch)
 
     def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class EnginePlace:
 class StorePlace:
     """The image store of this host, of architecture `arch`, and the environment in which boxes are started.
 
-    `why_not` is why this host makes no boxes, "" where it does.
+    `why_not` is why this host cannot make boxes, or "".
     """
 
     store: Store
@@ -131,7 +131,7 @@ class StorePlace:
     why_not: str = ""
 
     def find(self, name: str) -> EngineImage | None:
-        """Return an image by its name or id, None without one."""
+        """Return an image by its name or id, or None."""
         return self.store.find(name)
 
     def needed(self, name: str, profile: str) -> EngineImage:
@@ -145,7 +145,7 @@ class StorePlace:
         return found
 
     def attributes(self, name: str) -> Mapping[str, Any]:
-        """Return what `docker inspect` would report of an image that is here."""
+        """Return what `docker inspect` would report of an existing image."""
         found = self.store.attributes(name)
         if found is None:
             raise UsageError("the image store does not have this image", where=name)
@@ -156,7 +156,7 @@ class StorePlace:
         return self.store.chains()
 
     def missing(self, chain: Sequence[str]) -> list[str]:
-        """Return those of an image's layers that are not here."""
+        """Return the layers of an image that the store does not have."""
         return [diff_id for diff_id in chain if not self.store.has(diff_id)]
 
     def tag(self, name: str, reference: str) -> None:
@@ -172,18 +172,18 @@ class StorePlace:
         return arch != self.arch
 
     def cannot(self, arch: str) -> str:
-        """Return why this host runs no program of an image for `arch`, "" where it does."""
+        """Return why this host cannot run programs of an image for `arch`, or ""."""
         if self.why_not or not self.is_foreign(arch) or is_registered(Arch(arch)):
             return self.why_not
         return f"this host runs no {arch} programs ({Arch(arch).emulation})"
 
     def check_runs(self, arch: str, what: str) -> None:
-        """Raise `UnableError` where this host cannot make `what`, which runs programs of an image for `arch`."""
+        """Raise `UnableError` if this host cannot make `what`, which runs programs of an image for `arch`."""
         if why := self.cannot(arch):
             raise UnableError(f"this host cannot make {what}: {why}")
 
     def platform(self, arch: str) -> None:
-        """Return None: nothing has to name a platform."""
+        """Return None: a box needs no platform option."""
 
     def python_command(self, image: str, python: str, *arguments: str, stdin: bool = False) -> tuple[str, ...]:  # noqa: ARG002
         """Return a command that runs the Python of an image in a box, without network. Raises `UnableError`."""
@@ -191,12 +191,12 @@ class StorePlace:
         return self.command(Box(self.store.lowers(image), (python, *arguments)))
 
     def command(self, box: Box) -> tuple[str, ...]:
-        """Return the command that runs a box. Raises `UnableError` where there is no room for it."""
+        """Return the command that runs a box. Raises like `scratch`."""
         return box_command(box, Path(tempfile.mkdtemp(dir=self.scratch)))
 
     @cached_property
     def scratch(self) -> Path:
-        """A folder for boxes, which is gone when this process ends. Raises `UnableError` where it cannot be made."""
+        """A folder for boxes, which is removed when this process ends. Raises `UnableError` if it cannot be made."""
         stack = ExitStack()
         atexit.register(stack.close)
         return stack.enter_context(own_folder(self.cache / "boxes"))

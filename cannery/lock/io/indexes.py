@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
-# What a page that is none of an index raises; a time far from today overflows.
+# What a page that is not an index's raises; a time far from today overflows.
 _NO_PAGE = (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, RecursionError, OverflowError)
 # Seconds after which an index counts as not reached. With the start of Python and pip, a user waits about five.
 PROBE = 4.0

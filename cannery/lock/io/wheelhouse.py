@@ -190,7 +190,7 @@ class _Fetcher:
                 self._fetch_locked(package, progress)
 
     def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
-        """Download the file from the first place that has it. If the size is not known, the server is asked for it."""
+        """Download the file from the first place that has it. If the size is unknown, the server is asked."""
         wrong: list[str] = []
         reasons: list[str] = []
         what = f"{package.name} {package.version}: {package.file}"

@@ -189,7 +189,7 @@ class _Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Show a step while it runs. Raises as a bake if it fails."""
+        """Show a step while it runs. Raises like a bake if it fails."""
         self._name = name
         begun: Item = {"digest": name, "name": name, "started": _now()}
         self._take({"vertexes": [begun]})
@@ -201,7 +201,7 @@ class _Progress:
         self._take({"vertexes": [{**begun, "completed": _now()}]})
 
     def printed(self, line: str | None) -> None:
-        """Log a line that the step has printed; None after a second without one."""
+        """Log a line of the step's output; None is a second without output."""
         if line is None:
             self._view.update(self._state)
         else:
@@ -214,7 +214,7 @@ class _Progress:
         self._view.update(self._state)
 
     def finish(self) -> None:
-        """Give the terminal back."""
+        """Leave the terminal as it was."""
         self._view.finish(self._state)
 
 

@@ -115,7 +115,7 @@ def read_side_of(path: Path) -> SideFile | None:
         return read_side(beside.read_text(encoding="utf-8"), str(beside))
     except FileNotFoundError:
         return None
-    except ValueError as error:  # no text
+    except ValueError as error:  # not UTF-8
         raise FindingsError("it is no side file of a Cannery archive", where=str(beside)) from error
 
 
@@ -154,7 +154,7 @@ def write_bundle(part: Archive, image: Held, base: Held | None, layers: Packed, 
     """Write the bundle of `image` with the `layers` that `base` does not have (`saved_layers` or `stored_layers`).
 
     `config` is called after the layers, and returns the image's configuration. Return the image with the id that the
-    bundle has for it, the digest of that configuration. Raises as `saved_layers` and `stored_layers`.
+    bundle has for it, the digest of that configuration. Raises like `saved_layers` and `stored_layers`.
     """
     loader = Path(load_bundle.__file__).read_bytes()
     written: list[PackedLayer] = []
@@ -203,7 +203,7 @@ def saved_config(small: Mapping[str, bytes]) -> bytes:
 
 
 def stored_layers(store: Store, wanted: Sequence[str], view: TransferView) -> Packed:
-    """Yield layers of the image store, where they are gzip. Raises as `Store.blocks`."""
+    """Yield layers of the image store, where they are gzip. Raises like `Store.blocks`."""
     moved = 0
     for layer in map(store.needed_layer, wanted):
         blocks = store.blocks(layer)

@@ -109,7 +109,7 @@ def _read(repository: Repository, name: str, tag: str) -> Indexed:
         sizes={arch: sum(size for _, size in listed) for arch, listed in layers.items()},
         packages=packages,
     )
-    found.model_dump_json()  # fails for half of a UTF-16 pair, which no file takes
+    found.model_dump_json()  # fails for half of a UTF-16 pair, which cannot be written
     return found
 
 

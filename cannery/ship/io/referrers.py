@@ -47,7 +47,7 @@ NOT_TAKEN = (
 
 @dataclass(frozen=True)
 class Attached:
-    """An image in a registry, as it is there: digest of its manifest, and descriptors of its referrers."""
+    """An image in a registry: the digest of its manifest, and the descriptors of its referrers."""
 
     reference: str
     digest: str
@@ -142,7 +142,7 @@ class Signer:
 def find_signer(text: str, env: Mapping[str, str]) -> Signer:
     """Return the signer for the value of --sign: a key as cosign takes it, or `keyless`, then more options of cosign.
 
-    Raises `UnableError` where cosign is missing, `UsageError` for a value that cannot be split into words.
+    Raises `UnableError` if cosign is missing, `UsageError` for a value that cannot be split into words.
     """
     try:
         key, *more = shlex.split(text)

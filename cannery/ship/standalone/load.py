@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ABOUT = "cannery.json"
 SCHEMA = 1
 BLOCK = 1 << 20
-# A configuration or a manifest is no larger; a layer that is takes the other way.
+# A configuration or a manifest is smaller than this; a larger file is a layer.
 SMALL = 4 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -77,13 +77,13 @@ class Docker:
             raise LoadError(f"cannot start {self.command[0]}: {error.strerror}", 4) from error
 
     def ask(self, *words: str) -> str | None:
-        """Return what a command prints, None where it fails."""
+        """Return the output of a command; None if it fails."""
         with self.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, _ = process.communicate()
         return out.decode("utf-8", "replace") if process.returncode == 0 else None
 
     def image(self, reference: str) -> dict[str, Any] | None:
-        """Return an image of the engine as `docker image inspect` shows it, None where there is none."""
+        """Return an image of the engine as `docker image inspect` shows it, or None."""
         said = self.ask("image", "inspect", "--", reference)
         return json.loads(said)[0] if said else None
 
@@ -169,7 +169,7 @@ class Bundle:
 
 
 def _check_shape(about: Mapping[str, Any], members: Mapping[str, tarfile.TarInfo]) -> None:
-    """Raise `ValueError`, `TypeError` or `LookupError` where a bundle's description of itself is malformed."""
+    """Raise `ValueError`, `TypeError` or `LookupError` for a malformed description of a bundle."""
     base = about["base"]
     for image in (about["image"], base) if base else (about["image"],):
         texts = [image["id"], *_list(image["references"]), *_list(image["layers"])]
@@ -194,7 +194,7 @@ def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which Python may 
 
 
 def find_base(bundle: Bundle, docker: Docker) -> dict[str, Any] | None:
-    """Return an image of the engine that has the missing layers; None where the bundle is complete.
+    """Return an image of the engine that has the missing layers; None if the bundle is complete.
 
     Any image serves that has them, whatever its name: a layer is known by its digest.
     """
@@ -410,7 +410,7 @@ def _loaded(bundle: Bundle, docker: Docker, *, is_classic: bool) -> str:
 
 
 def check_platform(platform: str, info: Mapping[str, Any]) -> None:
-    """Raise `LoadError` where the engine runs on another architecture."""
+    """Raise `LoadError` if the engine runs on another architecture."""
     engine = str(info.get("Architecture"))
     own = "linux/" + ARCHES.get(engine, engine)
     if platform != own:

@@ -95,7 +95,7 @@ def refuse_other_tree(chosen: ChosenSource, folder: Path) -> None:
 def fetch_planned(store: SourceStore, plan: Plan) -> dict[str, Path]:
     """Return {path in the rendered folder: tar} of every tree of `plan`; releases come with the wheels.
 
-    What is missing in a tree, or asks for other packages than the lock has, is printed. Raises as `fetch_some`.
+    Missing paths, and requirements that differ from the lock's, are printed. Raises like `fetch_some`.
     """
     steps = [step for step in plan.sources if not step.release]
     files = fetch_some(store, plan, steps)

@@ -71,7 +71,7 @@ def check_size(member: tarfile.TarInfo) -> None:
 
 
 def pack(stream: IO[bytes], into: Writer) -> Made:
-    """Copy a layer, and return DiffID and size of its tar. A plain tar is compressed; gzip is copied as it is.
+    """Copy a layer, and return DiffID and size of its tar. A plain tar is compressed; gzip is copied unchanged.
 
     Raises `FindingsError` for a damaged one, and for zstd, which Python 3.11 does not read.
     """

@@ -36,7 +36,7 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
     """Unpack a tar into an empty folder; return the tar's diff id.
 
     Raises `FindingsError` for a tar with a path or link that leads out of the folder, and for anything but a tar;
-    `UnableError` where it cannot be written, and without root.
+    `UnableError` if it cannot be written, and without root.
     """
     if os.geteuid() != 0:
         raise UnableError("unpacking the layers of an image needs root", hint=f"{HOW}; or use an engine")
