@@ -26,19 +26,25 @@ ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
 # The shell does not expand words in single quotes.
 QUOTED = re.compile(r"'[^']*'")
-BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*+\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
+IN_BRACES = re.compile(r"\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
+BRACES = re.compile(rf"(?<![$\\\w{{])[\w./-]*{IN_BRACES.pattern}")
 # Symlinks of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's `latest`.
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
-MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
-# The text is lower-case: a case-insensitive search takes six times as long.
-UNVERIFIED = re.compile(
-    r"\b(?:trusted-host\b|pip_trusted_host\b|uv_insecure_host\b|insecure\b.*\.curlrc\b|git_ssl_no_verify\W+(?:1|true)\b"
-    r"|curl\b[^;&|]*\s(?:-[a-z]*k[a-z]*|--insecure)(?:\s|$)|pythonhttpsverify\W+0\b|strict-ssl\W+false\b"
-    r"|node_tls_reject_unauthorized\W+0\b)"
-    r"|--(?:allow-insecure-host|no-check-certificate|allow-unauthenticated|nogpgcheck)\b|trusted=yes\b"
-    r"|ssl_?verify\W+(?:false|0|off|no)\b|verify-(?:peer|host)\W+(?:false|0|no|off)\b"
-    r"|allow(?:insecure|unauthenticated)\w*\W+(?:true|1|yes)\b"
-)
+MADE_LINK = re.compile(r"ln(?<!\wln)\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
+# What turns verification off, in lower case, by a word that it contains. Most instructions have none of the words.
+UNVERIFIED = {
+    "curl": r"\bcurl\b[^;&|]*\s(?:-[a-z]*k[a-z]*|--insecure)(?:\s|$)",
+    "insecure": r"--allow-insecure-host\b|\buv_insecure_host\b|\binsecure\b.*\.curlrc\b"
+    r"|allowinsecure\w*\W+(?:true|1|yes)\b",
+    "no-check-cert": r"--no-check-certificate\b",
+    "node_tls": r"\bnode_tls_reject_unauthorized\W+0\b",
+    "nogpgcheck": r"--nogpgcheck\b",
+    "strict-ssl": r"\bstrict-ssl\W+false\b",
+    "trusted": r"\btrusted-host\b|\bpip_trusted_host\b|trusted=yes\b",
+    "unauth": r"--allow-unauthenticated\b|allowunauthenticated\w*\W+(?:true|1|yes)\b",
+    "verify": r"ssl_?verify\W+(?:false|0|off|no)\b|\bgit_ssl_no_verify\W+(?:1|true)\b|\bpythonhttpsverify\W+0\b"
+    r"|verify-(?:peer|host)\W+(?:false|0|no|off)\b",
+}
 LIBRARIES = re.compile(r"\bLD_LIBRARY_PATH[= ](?! )(\"[^\"]*\"|'[^']*'|\S*)")
 INTO_FILE = re.compile(r"\bLD_LIBRARY_PATH=.*(?:>>?|\btee\b)\s*\S|(?:>>?|\btee\b).*<<.*\bLD_LIBRARY_PATH=")
 TRITON = re.compile(r"\buninstall\b[^;&|]*\striton(?![\w-])")
@@ -150,7 +156,8 @@ def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
     is_bash = False
     for one in found:
         is_bash = "bash" in one.rest if one.keyword == "SHELL" else is_bash and one.keyword != "FROM"
-        word = BRACES.search(QUOTED.sub("", one.rest)) if one.keyword == "RUN" and not is_bash else None
+        text = QUOTED.sub("", one.rest) if one.keyword == "RUN" and not is_bash else ""
+        word = BRACES.search(text) if IN_BRACES.search(text) else None
         if word and "bash -" not in one.rest:
             why = "only bash expands braces, and RUN is /bin/sh's"
             yield _error("lint-braces", one, f"RUN has {word[0]}", why, "write the words out, or set SHELL")
@@ -174,9 +181,10 @@ def _through_links(found: Sequence[Instruction]) -> Iterator[Finding]:
 
 def _unverified(found: Sequence[Instruction]) -> Iterator[Finding]:
     for one in found:
-        match = UNVERIFIED.search(one.rest.lower()) if one.keyword in {"RUN", "ENV", "ARG"} else None
-        if match:
-            words = one.rest[slice(*match.span())].strip()
+        text = one.rest.lower() if one.keyword in {"RUN", "ENV", "ARG"} else ""
+        matches = [re.search(pattern, text) for word, pattern in UNVERIFIED.items() if word in text]
+        if spans := [match.span() for match in matches if match]:
+            words = one.rest[slice(*min(spans))].strip()
             why = "whoever is on the way can replace what is downloaded"
             fix = "give the site's CA to the build: cannery takes pip's, git's and SSL_CERT_FILE's"
             yield _error("lint-unverified", one, f"{words} turns verification off", why, fix)
@@ -213,7 +221,8 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
 def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
     """ENV, and RUN in stages of the image's platform, must not name another architecture."""
     other = next(one for one in type(arch) if one is not arch)
-    words = re.compile(rf"(?<![\w])(?:{other}|{other.machine})(?![a-z0-9])|{other.machine}-linux")
+    alone = (rf"{word}(?<!\w{word})(?![a-z0-9])" for word in (other, other.machine))
+    words = re.compile("|".join([*alone, f"{other.machine}-linux"]))
     foreign = False
     for one in found:
         foreign = "--platform" in one.rest if one.keyword == "FROM" else foreign
