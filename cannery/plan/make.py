@@ -149,9 +149,9 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...],
         "profile": recipe.name,
         # The arch itself is left out.
         "target": {k: v for k, v in asdict(recipe.target).items() if k != "arch"},
-        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), base],
+        "base": [recipe.base.kind, recipe.base.line.values(), base],
         "components": [[c.name, *_component_inputs(c)] for c in recipe.chosen],
-        "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
+        "profile_file": recipe.profile.values(IN_NO_IMAGE, defaults=False),
         "locks": locks,
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": env,
@@ -166,11 +166,8 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...],
 
 def _component_inputs(chosen: Chosen) -> tuple[Any, ...]:
     """Return the parts of a component's file for its pin. Other revisions do not change an image."""
-    others = {"summary", "metadata", "revisions", "releases"}
-    file = chosen.component.model_dump(mode="json", exclude=others, exclude_defaults=True)
-    of_no_image, known = {"source", "note", "requires_from"}, chosen.known
-    found = known.model_dump(mode="json", exclude=of_no_image, exclude_defaults=True) if known else None
-    return file, found, chosen.version, chosen.commit, chosen.release
+    known = chosen.known and chosen.known.inputs
+    return chosen.component.inputs, known, chosen.version, chosen.commit, chosen.release
 
 
 def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
@@ -183,7 +180,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
     user = plan.recipe.profile.user
     # The environment is also written into profile.d.
-    system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
+    system = [plan.base_reference, plan.system_packages, plan.env, user.values() if user else None]
     below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     start = plan.recipe.profile.workdir
