@@ -67,7 +67,7 @@ parsed_requirement = cache(PackageRequirement)
 def is_version(text: str) -> bool:
     """Whether a text is a version of a distribution."""
     try:
-        Version(text)
+        parsed_version(text)
     except ValueError:  # also for a number that is too long for Python
         return False
     return True

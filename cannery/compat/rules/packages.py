@@ -56,8 +56,10 @@ def exclusive(subject: Subject) -> Iterator[Finding]:
 def denied(subject: Subject) -> Iterator[Finding]:
     """Refuse packages that must not be in an NPU image, except those that `exclusive` reports."""
     reported = {name for names in _clashes(subject) for name in names}
-    names = sorted(subject.versions)
-    for item in subject.table.denied(chosen.package for chosen in subject.recipe.sources):
+    items = subject.table.denied(chosen.package for chosen in subject.recipe.sources)
+    every = re.compile("|".join(fnmatch.translate(item.pattern) for item in items))
+    names = sorted(filter(every.match, subject.versions))
+    for item in items:
         hits = [name for name in fnmatch.filter(names, item.pattern) if name not in reported]
         if not hits:
             continue
