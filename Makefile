@@ -1,7 +1,7 @@
-# The commands of a checkout: one line a target. `make help` lists targets and variables; tools/make_command.py makes
-# options of build.py of the variables.
+# The commands of a checkout, one line for each target. `make help` lists targets and variables; tools/make_command.py
+# turns the variables into options of build.py.
 override SHELL := /bin/sh
-# Values are text: a `$` in one is not make's. (make hands them on in MAKEFLAGS.)
+# Values are text: a `$` in one is not make's. (make passes them on in MAKEFLAGS.)
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 $(foreach v,$(GIVEN),$(eval override $v := $$(value $v)))
 HOST_PYTHON ?= python3

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def enter_venv() -> None:
-    """Become .venv's Python, unless a virtual environment is active: then that is the user's choice."""
+    """Continue as .venv's Python, unless the user has activated a virtual environment."""
     if sys.prefix != sys.base_prefix:
         return
     made = subprocess.run((sys.executable, ROOT / "tools/setup_venv.py"), check=False)

@@ -1,10 +1,10 @@
-"""Cannery against the usual ways to install wheels into an image: same wheels and base, no network, side by side.
+"""Compare Cannery with the usual ways to install wheels into an image: the same wheels and base, without network.
 
     .venv/bin/python benchmarks/images.py [--short | --arch ARCH [--profile PROFILE]] [--json FILE] [--svg FILE]
 
-It needs root (containers are made without an engine), and network only where a wheel is not in the cache yet. Each
-case has folders of its own, so that no run finds what an earlier one has made. Where a Docker engine answers, its
-builds are measured too. docs/explanation/benchmark.md has what is compared and what is not.
+It needs root (boxes are made without an engine), and a network only for wheels that are not in the cache. Each case has
+its own folders, so that no run finds files of an earlier one. If a Docker engine is running, its builds are measured
+too. docs/explanation/benchmark.md lists what is compared and what is not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EMPTY, CODE, NOTHING = "all caches empty", "byte code cached", "nothing changed"
 SMALL, LARGE, SECOND, FLOOR = "one small pin", "one large pin", "second profile", "floor"
 PINS = {SMALL: "tqdm==4.67.1", LARGE: "ray==2.58.0"}
 BAKE, DOCKER = "docker buildx bake", "docker build"
-# build.py with a folder of its own for what it renders.
+# build.py with its own folder for rendered files.
 RUN = """\
 import sys, pathlib, cannery.cli
 root, work = map(pathlib.Path, sys.argv[1:3])
@@ -63,7 +63,7 @@ sys.exit(cannery.cli.main(sys.argv[3:], root, work=work))
 
 @dataclass(frozen=True)
 class Bench:
-    """The user's surroundings, the folder of this run, the profile with its options, and its plan."""
+    """The settings of this run, its folder, the profile with its options, and its plan."""
 
     context: Context
     folder: Path
@@ -76,7 +76,7 @@ class Bench:
         return self.context.cache
 
     def build_py(self, cache: Path, *arguments: str) -> None:
-        """Run build.py with a cache, and with a folder beside it for what it renders."""
+        """Run build.py with a cache, and with a folder beside it for rendered files."""
         work = self.folder / f"out-{cache.name}"
         work.mkdir(exist_ok=True)
         # Python keeps the byte code of Cannery itself, as it does by default.
@@ -86,7 +86,7 @@ class Bench:
         subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.DEVNULL)
 
     def new_cache(self, images: Iterable[str], *kept: str) -> Path:
-        """Return a new cache with the user's wheels and locks, images of the user's store, and more that is kept."""
+        """Return a new cache with the user's wheels and locks, images of the user's store, and other kept files."""
         cache = Path(tempfile.mkdtemp(dir=self.folder))
         for name in ("wheels", "locks", "locked", *kept):
             (self.cache / name).mkdir(exist_ok=True)
@@ -117,7 +117,7 @@ class Bench:
                 os.link(path, target)
 
     def measured(self, case: str, who: str, action: Callable[[], object], store: Path | None = None) -> Row:
-        """Do something in a process of its own; count its children too, and the blobs that are new in a store."""
+        """Run a job in its own process, and measure it with its children and the new blobs of a store."""
         print(f"{case}: {who} …", file=sys.stderr, flush=True)
         before, log = blobs(store), self.folder / "log"
         written, begun = bytes_written(), time.monotonic()
@@ -164,13 +164,13 @@ def link(source: Path, target: Path) -> None:
 
 
 def bytes_written() -> int:
-    """Return what this process and the children that it has waited for have written to disks (proc(5), io)."""
+    """Return the bytes that this process and its finished children wrote to disks (proc(5), io)."""
     lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(lines["write_bytes"])
 
 
 def main() -> None:
-    """Run the cases, and print, write and draw them."""
+    """Run the cases, and print, write and draw the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="what takes seconds: a small pin, nothing changed, floors")
     parser.add_argument("--profile", default=PROFILE, help=f"the image to make, on the stand-in base ({PROFILE})")
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def short_rows(bench: Bench, code: Path) -> list[Row]:
-    """Measure what takes seconds; `code` is the cache whose byte code is used."""
+    """Measure the cases that take seconds; `code` is the cache whose byte code is used."""
     wheels = usual_folder(bench, "locked")
     rows = [pin_row(bench, SMALL, code)]
     cache = warm_cache(bench, code)
@@ -217,7 +217,7 @@ def short_rows(bench: Bench, code: Path) -> list[Row]:
 
 
 def warm_cache(bench: Bench, code: Path, *more: str) -> Path:
-    """Return a new cache as it is once the profile's image was made and verified."""
+    """Return a new cache in the state after the profile's image was built and verified."""
     names = (bench.plan.base_reference, foundation_reference(bench.plan), bench.plan.reference, *more)
     cache = bench.new_cache(names, "catalog", "pip", "verified")
     bench.keep_code(cache, code, notes=True)
@@ -227,7 +227,7 @@ def warm_cache(bench: Bench, code: Path, *more: str) -> Path:
 
 
 def pin_row(bench: Bench, case: str, code: Path) -> Row:
-    """Measure a pin on the locked image. Its lock and its wheels are there, its byte code is not."""
+    """Measure a pin on the locked image. Its lock and its wheels exist, its byte code does not."""
     pin = ("--pin", PINS[case])
     bench.build_py(bench.cache, "render", *bench.words, *pin, "--output", str(bench.folder / case))
     cache = warm_cache(bench, code)
@@ -236,7 +236,7 @@ def pin_row(bench: Bench, case: str, code: Path) -> Row:
 
 
 def all_rows(bench: Bench) -> list[Row]:
-    """Measure every case, the peers' beside ours."""
+    """Measure every case, with Cannery and with its peers."""
     made = (bench.plan.base_reference, foundation_reference(bench.plan))
     whole = ("image", *bench.words, "--output", "store", "--no-verify")
     cold = bench.new_cache(made)
@@ -262,7 +262,7 @@ def all_rows(bench: Bench) -> list[Row]:
 
 
 def foreign_rows(bench: Bench) -> list[Row]:
-    """Measure an image for another architecture. A changed pin makes the usual way install everything again."""
+    """Measure an image for another architecture. After a changed pin, the usual way installs everything again."""
     made = (bench.plan.base_reference, foundation_reference(bench.plan), bench.plan.build_reference)
     whole = ("image", *bench.words, "--output", "store", "--no-verify")
     cold = bench.new_cache(made)
@@ -272,7 +272,7 @@ def foreign_rows(bench: Bench) -> list[Row]:
 
 
 def usual_folder(bench: Bench, name: str) -> Path:
-    """Return a folder with the wheels of a rendered folder and their requirements; what is built of sources is not."""
+    """Return a folder with the wheels of a rendered folder and their requirements, without packages from sources."""
     rendered, usual = bench.folder / name, bench.folder / f"usual {name}"
     if not rendered.exists():
         bench.build_py(bench.cache, "render", *bench.words, "--output", str(rendered))
@@ -289,7 +289,7 @@ def usual_folder(bench: Bench, name: str) -> Path:
 
 
 def peer_row(bench: Bench, case: str, who: str, wheels: Path) -> Row:
-    """Measure what RUN would do without an engine: a box on the base, and what it changes as one layer of an image."""
+    """Measure what RUN would do, without an engine: a box on the base, and its changes as one layer of an image."""
     cache = bench.new_cache((bench.plan.base_reference,))
     row = bench.measured(case, who, partial(installed, bench.plan, cache, who, wheels), cache)
     shutil.rmtree(cache)
@@ -304,14 +304,14 @@ def unzip(wheels: Path, folder: Path) -> None:
 
 
 def read(wheels: Path) -> None:
-    """Read wheels, and make the sum of each."""
+    """Read and hash wheels."""
     for wheel in wheels.glob("*.whl"):
         with wheel.open("rb") as stream:
             hashlib.file_digest(stream, "sha256")
 
 
 def engine_rows(bench: Bench) -> list[Row]:
-    """Measure the builds of the engine that answers: its processes are not ours, so there is the wall time alone."""
+    """Measure builds of the running engine, by wall time only: its processes are not ours."""
     context, cases = bench.context, (EMPTY, *PINS, NOTHING)
     try:
         place = engine_place(context)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cannery.engine.io.find import Engine
     from cannery.plan import Plan
 
-# What the installers are called, and what they begin with. A venv without pip takes the one that is a wheel.
+# The installers' names, and how their commands begin. A venv without pip uses pip's wheel.
 VENV = "{python} -m venv --without-pip /opt/venv && "
 INSTALLERS = {
     "pip install": VENV + "PYTHONPATH=$(ls {at}/pip-*.whl) /opt/venv/bin/python -m pip install --no-cache-dir",
@@ -41,12 +41,12 @@ DOCKERFILE = "FROM {base}\nRUN --mount=type=bind,source=.,target={at} {command}\
 
 
 def command_of(plan: Plan, who: str) -> str:
-    """Return the command with which somebody installs the wheels at `WHEELS`."""
+    """Return the usual command that installs the wheels at `WHEELS`."""
     return (INSTALLERS[who] + ARGUMENTS).format(at=WHEELS, python=f"{python_home(plan.recipe.base.tag)}/bin/python3")
 
 
 def installed(plan: Plan, cache: Path, who: str, wheels: Path) -> None:
-    """Install wheels in a box on the base, and put the image into the cache's store: what it changes is one layer."""
+    """Install wheels in a box on the base, and store the image in the cache, with the changes as one layer."""
     command = command_of(plan, who)
     store, mounts, upper = Store(cache / "images"), cache / "mounts", cache / "changes"
     mounts.mkdir()
@@ -78,7 +78,7 @@ class Builds:
         (rendered / "empty.json").write_text(json.dumps(bake))
 
     def bake(self, file: str = "docker-bake.json", target: str = "image") -> float:
-        """Return the seconds of a bake; `empty.json` makes all above the foundation again."""
+        """Return the seconds of a bake; `empty.json` rebuilds all above the foundation."""
         return self._timed(self._rendered, "bake", "-f", file, "--set", f"{target}.tags={NAME}:1", target)
 
     def build(self, *options: str) -> float:
@@ -91,7 +91,7 @@ class Builds:
         return time.monotonic() - begun
 
     def change(self, package: str) -> None:
-        """Change what a pin does: the wheel of a package becomes another file, as it was in no build before."""
+        """Change a wheel as a pin does, to a file that no earlier build had."""
         (wheel,) = self._rendered.glob(f"wheels/*/{package}-*.whl")
         before = hashlib.sha256(wheel.read_bytes()).hexdigest()
         copy = wheel.with_name("changed")
@@ -106,6 +106,6 @@ class Builds:
         shutil.copyfile(wheel, usual)
 
     def remove(self) -> None:
-        """Remove the images; what the engine's build cache has of them stays, and no later run finds it."""
+        """Remove the images. Their parts stay in the engine's build cache, where no later run finds them."""
         command = self._engine.command("image", "rm", "--force", f"{NAME}:1", f"{NAME}:2")
         subprocess.run(command, env=self._env, check=False, capture_output=True)

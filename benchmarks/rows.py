@@ -1,4 +1,4 @@
-"""What images.py has measured: a table, and a chart."""
+"""The results of images.py as a table and a chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLORS = {True: "#1a7f37", False: "#8c959f"}
 
 @dataclass(frozen=True)
 class Row:
-    """What one case took: seconds, CPU seconds, bytes written to the disk, and bytes of blobs that are new."""
+    """The result of one case: seconds, CPU seconds, bytes written to the disk, and bytes of new blobs."""
 
     case: str
     who: str
@@ -26,7 +26,7 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the rows as text, with what others take beside Cannery in the same case."""
+    """Return the rows as text, with the ratios of the other ways to Cannery in the same case."""
     ours = {row.case: row for row in rows if row.who == OURS}
     lines = [f"{'':<17} {'':<26} {'wall s':>8} {'CPU s':>8} {'written MB':>11} {'to push MB':>11}  beside Cannery"]
     for row in rows:

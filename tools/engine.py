@@ -1,4 +1,4 @@
-"""Run a Docker engine from the distribution's packages, for the tests of this checkout and for anybody who needs one.
+"""Run a Docker engine from the distribution's packages, for tests and for users without an installed engine.
 
     .venv/bin/python tools/engine.py start|stop|status|env|remove     (or make engine-start …)
 

@@ -1,4 +1,4 @@
-"""A target of the Makefile as a command of build.py: the variables of make's command line become options.
+"""Run a target of the Makefile as a command of build.py: variables of make's command line become options.
 
     python3 tools/make_command.py TARGET
 
@@ -38,19 +38,19 @@ SWITCHES = {
     "UNVERIFIED": "--unverified",
     "PARTIAL": "--partial",
 }
-# Variables that were, and what is there instead.
+# Former variables, and what replaces them.
 GONE = {"DOCUMENTED": "PIN=NAME==VERSION takes the version that the reason of a component names"}
 OFF = {"", "0", "no", "false", "off"}
 OTHERS = ("PROFILE", "VERL_PATH", "CMD", "KIND", "FILE", "HOST_PYTHON", "CANNERY_CACHE", "MAX_JOBS", "ARGS")
 KNOWN = (*VALUES, *LISTS, *SWITCHES, *OTHERS)
-# Targets for which PROFILE has to be set.
+# Targets that require PROFILE.
 NEED_PROFILE = (
     *("show", "check", "outdated", "plan", "render", "image", "verify", "run", "shell", "new"),
     *("push", "pull", "save", "bundle", "sbom", "report"),
 )
 # Targets whose words are in ARGS, each with an example.
 ARGS_EXAMPLES = {"diff": "'main:quickstart quickstart'", "search": "'vllm>=0.20'"}
-# Targets of the engine for tests, which is no command of build.py.
+# Targets of the test engine, which are not commands of build.py.
 ENGINE = "engine-"
 _WORD = re.compile(r"(?:\\.|[^\\ \t])+", re.DOTALL)
 
@@ -64,7 +64,7 @@ def main() -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    # Asked here: one more Python is a third of the time of a short command.
+    # Handled here, since another Python process takes a third of the time of a short command.
     if sys.version_info < OLDEST or not current([ROOT / "requirements.txt"]):
         made = subprocess.run((sys.executable, str(ROOT / "tools/setup_venv.py")), check=False)
         if made.returncode != 0:
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def variables(flags: str) -> dict[str, str]:
-    """Return {name: value} of the variables on make's command line, which make hands on in MAKEFLAGS.
+    """Return {name: value} of the variables on make's command line, which make passes on in MAKEFLAGS.
 
     They are behind `--`, with blanks and backslashes escaped, and with each `$` doubled.
     """
@@ -109,7 +109,7 @@ def command(target: str, given: dict[str, str]) -> list[str]:
 
 
 def positional(target: str, given: dict[str, str]) -> list[str]:
-    """Return what a command takes besides options."""
+    """Return the arguments of a command that are not options."""
     profile = given.get("PROFILE", "")
     is_other = (target == "verify" and given.get("AGAINST")) or (target == "show" and given.get("SETTINGS"))
     if target in {"lock", "doctor"} or is_other:
@@ -128,7 +128,7 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
 
 
 def missing(target: str, name: str, example: str) -> str:
-    """Raise `ValueError` for a variable that has to be set."""
+    """Raise `ValueError` for a missing variable."""
     raise ValueError(f"{name} is not set, for example: make {target} {name}={example}")
 
 

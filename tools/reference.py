@@ -1,4 +1,4 @@
-"""Write docs/reference from the parser, the models and the locks: `make reference`. A test fails when they differ.
+"""Write docs/reference from the parser, the models and the locks (`make reference`). A test fails if they differ.
 
 .venv/bin/python tools/reference.py [--check]
 """
@@ -52,12 +52,12 @@ MODELS: dict[str, tuple[type[Closed], ...]] = {
     "Indexes": (addresses.Index,),
     "Hosts": (addresses.Host,),
 }
-# What a cell has that somebody has to write: a test refuses it.
+# The text of a cell that is still to be written: a test refuses it.
 OPEN = "?"
 
 
 def main() -> int:
-    """Write the pages; with --check write nothing, and return 1 when one differs."""
+    """Write the pages; with --check write nothing, and return 1 if one differs."""
     made = {"commands.md": commands_page(), "fields.md": fields_page(), "locks.md": locks_page()}
     stale = [name for name, text in made.items() if not same(PAGES / name, text)]
     if "--check" in sys.argv[1:]:
@@ -76,7 +76,7 @@ def same(path: Path, text: str) -> bool:
 
 
 def commands_page() -> str:
-    """Return the page of commands: each with its options, from the parser."""
+    """Return the page of commands with their options, from the parser."""
     head = "# Commands\n\nEach is `python3 build.py COMMAND`, `cannery COMMAND`, or `make COMMAND` with variables.\n"
     head += (
         "\nEach also has `-q` (results and errors only), `-v` (also what build steps print; `--verbose` where `-v` is "
@@ -98,7 +98,7 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def section(depth: int, name: str, parser: argparse.ArgumentParser, summary: str, example: str) -> str:
-    """Return one command's section: what it does, an example, a table of what it takes."""
+    """Return one command's section: what it does, an example, a table of its options."""
     rows = [row(action) for action in parser._actions if takes(action)]
     head = f"{'#' * depth} {name}\n\n{sentence(summary)}\n\n```\npython3 build.py {example}\n```\n"
     table = "\n| option | what it does |\n|---|---|\n" + "".join(rows) if rows else ""
@@ -106,7 +106,7 @@ def section(depth: int, name: str, parser: argparse.ArgumentParser, summary: str
 
 
 def takes(action: argparse.Action) -> bool:
-    """Whether an action is an option or word that a user gives; those that every command has are in the head."""
+    """Whether an action is in a command's table; options that every command has are at the top of the page."""
     if set(action.option_strings) & set(COMMON):
         return False
     return not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
@@ -135,7 +135,7 @@ def cell(text: str) -> str:
 
 
 def fields_page() -> str:
-    """Return the page of fields with the tables that the models have: their fields, in order, and the defaults.
+    """Return the page of fields with the tables of the models: their fields, in order, and defaults.
 
     What a field is, an example, and what happens when it is wrong are kept from the page. A new field has what is
     written above it in its model, and `?` for the rest.
@@ -151,14 +151,14 @@ def fields_page() -> str:
 
 
 def field_rows(models: tuple[type[Closed], ...], table: str) -> Iterator[str]:
-    """Give the rows of a table of fields; `table` are those of the page."""
+    """Yield the rows of a table of fields; `table` are those of the page."""
     cells = {cells[0].strip("`"): cells for cells in (line.strip("| ").split(" | ") for line in table.splitlines())}
     owners = {name: model for model in reversed(models) for name in model.model_fields}
-    # Fields of all kinds of components have the order of the page.
+    # The fields of components keep the order of the page.
     known = [name for name in cells if name in owners] if len(models) > 1 else []
     for name in (*known, *(name for name in owners if name not in known)):
         _, what, default, example, wrong = cells.get(name, (name, above(owners[name], name), "", OPEN, OPEN))
-        # What only some kinds of components have, and need, is told by the page alone.
+        # For a field that only some kinds of components require, the page's text is kept.
         is_needed = owners[name].model_fields[name].is_required() and name not in component.Part.model_fields
         kept = default if len(models) > 1 and is_needed else default_of(owners[name], name)
         yield f"| `{name}` | {what} | {kept} | {example} | {wrong} |\n"
@@ -175,13 +175,13 @@ def default_of(model: type[Closed], name: str) -> str:
 
 
 def above(model: type[Closed], name: str) -> str:
-    """Return the comment above a field in its model's source; `?` where there is none."""
+    """Return the comment above a field in its model's source, or `?`."""
     found = re.search(rf"((?:^    #.*\n)+)    {name}:", inspect.getsource(model), re.MULTILINE)
     return cell(" ".join(line.strip(" #") for line in found[1].splitlines())) if found else OPEN
 
 
 def locks_page() -> str:
-    """Return the page of locks: for each, the packages that its profile names, and how many there are in all."""
+    """Return the page of locks."""
     head = "# Locks\n\nThe committed locks. One that is not complete names the packages whose file is not known yet.\n"
     lines = [f"{NOTE}\n{head}"]
     lines.append("| profile | Python | arch | packages | wheels | complete |\n|---|---|---|---|---|---|")

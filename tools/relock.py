@@ -1,4 +1,4 @@
-"""Rewrite requirements.txt (what Cannery runs on) and requirements-dev.txt (what tests and linters add), with hashes.
+"""Rewrite requirements.txt (Cannery's dependencies) and requirements-dev.txt (those of tests and linters), with hashes.
 
 .venv/bin/python tools/relock.py [--upgrade]
 """
@@ -18,7 +18,7 @@ ENTRY = re.compile(r"^(?=[A-Za-z0-9])", re.MULTILINE)
 
 
 def main() -> None:
-    """Resolve both sets; the second is cut down to what the first does not have."""
+    """Resolve both sets; the second has only packages that the first does not have."""
     upgrade = [word for word in sys.argv[1:] if word == "--upgrade"]
     runtime, dev = ROOT / "requirements.txt", ROOT / "requirements-dev.txt"
     head = "# Made by tools/relock.py from pyproject.toml; `make relock` rewrites it.\n"
@@ -38,7 +38,7 @@ def groups(*names: str) -> list[str]:
 
 
 def resolve(output: Path, *options: str) -> None:
-    """Run uv pip compile for every platform, with hashes and without any address."""
+    """Run uv pip compile for every platform, with hashes and without index URLs."""
     command = (
         find_uv_bin(), "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11",
         "--generate-hashes", "--no-header", "--no-emit-index-url", "--quiet", "--output-file", str(output), *options,

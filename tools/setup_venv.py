@@ -1,4 +1,4 @@
-"""Make .venv from the locked requirements; does nothing when it is there and unchanged.
+"""Make .venv from the locked requirements; do nothing if it is up to date.
 
     python3 tools/setup_venv.py [--dev]
 
@@ -25,7 +25,7 @@ OLDEST = (3, 11)
 
 
 def main() -> int:
-    """Bring .venv up to date and return an exit code (build.py's: 4 host not able, 7 network)."""
+    """Update .venv and return an exit code of build.py (4: the host cannot do it, 7: network)."""
     parser = argparse.ArgumentParser(description="Make .venv from the locked requirements.")
     parser.add_argument("--dev", action="store_true", help="with what tests and linters need")
     files = [ROOT / "requirements.txt"]
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def stamps(files: list[Path]) -> dict[Path, str]:
-    """Return {stamp file: its text when the environment is up to date}.
+    """Return {stamp file: its text if the environment is up to date}.
 
     Which Python made it does not matter: `make` and `python build.py` may find different ones, and either will do.
     """
@@ -53,17 +53,17 @@ def stamps(files: list[Path]) -> dict[Path, str]:
 
 
 def holds(stamp: Path, text: str) -> bool:
-    """Whether a stamp is there and holds `text`."""
+    """Whether a stamp exists and holds `text`."""
     return stamp.exists() and stamp.read_text() == text
 
 
 def current(files: list[Path]) -> bool:
-    """Whether there is nothing to do: nothing is written then, so a read-only checkout and other users can work."""
+    """Whether nothing has to be done. Nothing is written then, so a read-only checkout works too."""
     return os.access(VENV / "bin/python", os.X_OK) and all(holds(stamp, text) for stamp, text in stamps(files).items())
 
 
 def make(files: list[Path]) -> int:
-    """Create the environment if it is missing or its Python has gone, then install each file that changed."""
+    """Create the environment if it or its Python is missing, then install each file that changed."""
     wanted = stamps(files).items()
     whole = VENV / ".whole"
     if not (VENV / "bin/python").exists() or not whole.exists():
@@ -98,7 +98,7 @@ def create(requirements: Path) -> None:
 
 
 def pip(*arguments: str) -> None:
-    """Run pip of this Python; end with exit code 7 when it fails, for that is nearly always the index."""
+    """Run pip of this Python. If it fails, end with exit code 7: the cause is nearly always the index."""
     quiet = ("--disable-pip-version-check", "-qq", "--no-input")
     done = subprocess.run((sys.executable, "-m", "pip", *arguments, *quiet), check=False)
     if done.returncode != 0:
