@@ -28,13 +28,13 @@ class BaseImage:
 
     `source` is the mirror that this machine pulls it from, as a reference without digest; "" without a mirror.
     `digest` is None for an image of the engine that is from no registry. If `config` is None, `unread` is the reason.
-    `held` means that the engine already has it.
+    `on_engine` means that the engine already has it.
     """
 
     reference: str
     digest: str | None
     config: ImageConfig | None
-    held: bool = False
+    on_engine: bool = False
     unread: str = ""
     source: str = ""
 

@@ -34,12 +34,12 @@ def read_line(pending: str, line: str) -> tuple[str, tuple[Item | str, ...]]:
         if event is not None:
             return "", (event,)
         return (line, ()) if line.rstrip() == "{" else ("", (line,) if line.strip() else ())
-    whole = f"{pending}\n{line}"
+    text = f"{pending}\n{line}"
     if line.rstrip() == "}":
-        event = _parse(whole)
-        return "", (event,) if event is not None else tuple(whole.split("\n"))
+        event = _parse(text)
+        return "", (event,) if event is not None else tuple(text.split("\n"))
     if line.startswith((" ", "\t")) or not line:
-        return whole, ()
+        return text, ()
     # The object was cut off, and this line is something else: the object is lost.
     return read_line("", line)
 
@@ -329,10 +329,10 @@ def _printed(step: Step, stream: int, chunk: bytes, redact: Callable[[str], str]
 
     Each stream has its own open line, because stderr may arrive within a line of stdout.
     """
-    *whole, left = (step.open.get(stream, b"") + chunk).split(b"\n")
+    *complete, left = (step.open.get(stream, b"") + chunk).split(b"\n")
     if len(left) > _LONGEST:
-        whole, left = [*whole, left], b""
-    lines = [_line(redact(raw.decode(errors="replace"))) for raw in whole]
+        complete, left = [*complete, left], b""
+    lines = [_line(redact(raw.decode(errors="replace"))) for raw in complete]
     step = replace(step, tail=(*step.tail, *lines)[-_KEPT_LINES:], open={**step.open, stream: left})
     return step, [(step.name.stage, line) for line in lines]
 

@@ -186,15 +186,15 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
     lines = {(key,): own.lines[("extends",)] for key in merged} | {**own.lines}
     moved: dict[Location, Location] = {}
     for key, value in own.value.items():
-        there = inherited.get(key)
-        if isinstance(there, dict) and isinstance(value, dict):
-            merged[key] = {**there, **value}
-        elif key in (COMPONENTS, *BOUNDS) and isinstance(there, list) and isinstance(value, list):
+        before = inherited.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[key] = {**before, **value}
+        elif key in (COMPONENTS, *BOUNDS) and isinstance(before, list) and isinstance(value, list):
             if key == COMPONENTS:
-                entries = _components(there, value)
+                entries = _components(before, value)
             else:  # all bounds on one package come from the same file
                 mine = {_package(entry) for entry in value}
-                entries = [(entry, None) for entry in there if _package(entry) not in mine]
+                entries = [(entry, None) for entry in before if _package(entry) not in mine]
                 entries += [(entry, number) for number, entry in enumerate(value)]
             merged[key] = [entry for entry, _ in entries]
             places = (("extends",) if number is None else (key, number) for _, number in entries)
@@ -231,9 +231,9 @@ def _package(entry: object) -> str:
     return canonicalize_name(re.split(r"[^\w.-]", text.strip(), maxsplit=1)[0])
 
 
-def _components(there: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
+def _components(inherited: Sequence[Any], own: Sequence[Any]) -> list[Entry]:
     """Merge components by name. An inherited component with only a name marks the place of those that follow it."""
-    found: list[Entry] = [(entry, None) for entry in there]
+    found: list[Entry] = [(entry, None) for entry in inherited]
     place: int | None = None
     for number, entry in enumerate(own):
         package, names = _package(entry), [_package(one) if at is None else "" for one, at in found]

@@ -90,9 +90,9 @@ def push_made(work: Work, registry: str, how: Push) -> None:
     image = work.place.needed(plan.reference, plan.recipe.name)
     dock = dock_of(context, work.place, plan, registry, is_push=True)
     dock = replace(dock, proof=_proof(context, dock, work.catalog, image, how.proof))
-    there = published(dock, dock.reference)
+    current = published(dock, dock.reference)
     ids = ids_of(image.id, image.digests, dock.reference)
-    fault = push_fault(there, dock.arch, ids)
+    fault = push_fault(current, dock.arch, ids)
     if fault and not how.is_forced:
         hint = "a pushed tag never changes: others may have pulled it. --force replaces it"
         if TRIAL_LABEL in image.labels:
@@ -100,11 +100,11 @@ def push_made(work: Work, registry: str, how: Push) -> None:
         raise FindingsError(fault, where=dock.reference, hint=hint)
     if fault:
         context.say(f"{dock.reference}: {fault}: replaced, since --force is given")
-    if there is not None and there.has_image(dock.arch, ids):
+    if current is not None and current.has_image(dock.arch, ids):
         dock.say(f"{dock.reference} exists, and is this image: nothing to push")
-        now = there
+        now = current
     else:
-        now = push_image(dock, image, there)
+        now = push_image(dock, image, current)
     for alias in dock.aliases:
         move_alias(dock, now, alias)
     if how.attach or how.signer:

@@ -193,15 +193,15 @@ class Listed:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference: what the table lists (`said`), and what the patch does (`so`). `file` is the name of the patch."""
+    """A difference between what the table lists and what the patch does. `file` is the name of the patch."""
 
     repo: str
     file: str
-    said: str
-    so: str
+    listed: str
+    actual: str
 
     def __str__(self) -> str:
-        return f"{self.repo}/{self.file}: the summary lists {self.said}; {self.so}"
+        return f"{self.repo}/{self.file}: the summary lists {self.listed}; {self.actual}"
 
 
 def summary_lines(patches: Iterable[PatchChanges]) -> Iterator[str]:

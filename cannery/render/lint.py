@@ -171,8 +171,8 @@ def _through_links(found: Sequence[Instruction]) -> Iterator[Finding]:
         if one.keyword not in {"COPY", "ADD"} or "--link" not in one.rest.split():
             continue
         target = one.rest.split()[-1]
-        whole = f"{target.rstrip('/')}/"
-        link = next((path for path in links if whole.startswith(f"{path}/")), None)
+        folder = f"{target.rstrip('/')}/"
+        link = next((path for path in links if folder.startswith(f"{path}/")), None)
         if link:
             why = "a linked layer has folders in place of the links below it"
             fix = "copy to where the link leads, or leave --link out"
@@ -210,12 +210,12 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
     installed = False
     for one in found:
         if one.keyword == "RUN" and "triton" in one.rest:
-            there = TRITON_ASCEND.search(one.rest)
-            if TRITON.search(one.rest, 0 if installed or not there else there.end()) and (installed or there):
+            install = TRITON_ASCEND.search(one.rest)
+            if TRITON.search(one.rest, 0 if installed or not install else install.end()) and (installed or install):
                 why = "it removes files that triton-ascend has installed over triton's"
                 fix = "exclude triton in the profile, or install triton-ascend after it"
                 yield _error("lint-triton", one, "triton is uninstalled after triton-ascend", why, fix)
-            installed = installed or there is not None
+            installed = installed or install is not None
 
 
 def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:

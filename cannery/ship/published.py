@@ -63,12 +63,12 @@ def arch_reference(reference: str, arch: str) -> str:
     return f"{reference}-{arch}"
 
 
-def merged_index(there: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return media type and text of an index: the images `there` for other architectures, and ours for `arch`.
+def merged_index(current: Published | None, arch: str, descriptor: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return media type and text of an index: the images of `current` for other architectures, and ours for `arch`.
 
     An index of Docker manifests has Docker's media type, because some registries refuse an OCI index of them.
     """
-    kept = [entry for entry in there.entries if entry.arch != arch] if there else []
+    kept = [entry for entry in current.entries if entry.arch != arch] if current else []
     # The descriptor of a manifest without an index has no platform.
     described = [{"platform": {"os": "linux", "architecture": one.arch}, **one.descriptor} for one in kept]
     described.append({**descriptor, "platform": {"os": "linux", "architecture": arch}})
@@ -101,10 +101,10 @@ def label_faults(labels: Mapping[str, str], profile: str, tag: ImageTag, target:
     return tuple(faults)
 
 
-def push_fault(there: Published | None, arch: str, ids: Container[str]) -> str:
+def push_fault(current: Published | None, arch: str, ids: Container[str]) -> str:
     """Return why a push to the tag needs --force; "" if it does not."""
-    entry = there.entry(arch) if there else None
-    if there is None or entry is None or there.has_image(arch, ids):
+    entry = current.entry(arch) if current else None
+    if current is None or entry is None or current.has_image(arch, ids):
         return ""
     image = f"image {entry.config[:19]}…, " if entry.config else ""
     return f"the tag already exists for {arch}, and is another image ({image}manifest {entry.manifest[:19]}…)"

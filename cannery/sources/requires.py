@@ -100,11 +100,11 @@ def _by_name(requirements: Iterable[Requirement]) -> dict[str, set[Requirement]]
     for one in requirements:
         one.name = canonicalize_name(one.name)
         one.extras = {canonicalize_name(extra) for extra in one.extras}
-        there = merged.setdefault((one.name, str(one.marker or "")), one)
-        if there is not one:
-            there.specifier &= one.specifier
-            there.extras |= one.extras
-            there.url = there.url or one.url
+        joined = merged.setdefault((one.name, str(one.marker or "")), one)
+        if joined is not one:
+            joined.specifier &= one.specifier
+            joined.extras |= one.extras
+            joined.url = joined.url or one.url
     found: dict[str, set[Requirement]] = {}
     for one in merged.values():
         found.setdefault(one.name, set()).add(one)

@@ -61,9 +61,9 @@ def redactor(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """
     pieces: set[str] = set()
     for secret in secrets:
-        whole = secret.strip()
-        lines = [line.strip() for line in whole.splitlines()]
-        wanted = [whole] if len(lines) <= 1 else [line for line in lines if len(line) >= _SHORTEST_LINE]
+        stripped = secret.strip()
+        lines = [line.strip() for line in stripped.splitlines()]
+        wanted = [stripped] if len(lines) <= 1 else [line for line in lines if len(line) >= _SHORTEST_LINE]
         pieces.update(piece for one in wanted if len(one) >= _SHORTEST for piece in _forms(one))
     # Longest first, so that a secret that begins with a shorter one is masked completely.
     pattern = "|".join(re.escape(p) for p in sorted(pieces, key=lambda p: (-len(p), p)))

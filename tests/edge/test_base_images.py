@@ -128,7 +128,7 @@ def test_the_first_that_has_it_is_taken(two: tuple[StubRegistry, StubRegistry]) 
     first.stall = 0.1  # the order counts, not who is quick
     find = Finder()
     found = find(need(first.reference, second.reference, arches=BOTH))
-    assert (found.reference, found.digest, found.held) == (first.reference, digest, False)
+    assert (found.reference, found.digest, found.on_engine) == (first.reference, digest, False)
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert len(find.said) == 1
@@ -238,7 +238,7 @@ def test_an_image_that_the_engine_holds_serves_where_no_registry_gives_one() -> 
     holds = {UNREACHED: image("amd64", f"elsewhere.example/x@{sha(b'')}", f"{repository}@{DIGEST}")}
     find = Finder(Engine(holds=holds))
     found = find(need("first.invalid/cann:1", UNREACHED))
-    assert (found.source, found.digest, found.held) == (UNREACHED, DIGEST, True)
+    assert (found.source, found.digest, found.on_engine) == (UNREACHED, DIGEST, True)
     assert found.config is not None
     assert found.config.env == {"A": "1"}
     assert find.said == [
@@ -250,7 +250,7 @@ def test_an_image_that_the_engine_holds_serves_where_no_registry_gives_one() -> 
 
 def test_an_image_that_was_loaded_has_no_digest() -> None:
     found = Finder(Engine(holds={UNREACHED: image()}))(need(UNREACHED))
-    assert (found.reference, found.digest, found.held) == (UNREACHED, None, True)
+    assert (found.reference, found.digest, found.on_engine) == (UNREACHED, None, True)
 
 
 def test_an_image_that_the_engine_holds_for_another_architecture_does_not_serve() -> None:
@@ -277,10 +277,10 @@ def test_the_users_own_image_is_never_taken_from_a_registry() -> None:
         stub.add()
         find = Finder(Engine(holds={stub.reference: image()}))
         found = find(need(stub.reference, kind=BaseKind.CUSTOM))
-        assert (found.digest, found.held) == (None, True)
+        assert (found.digest, found.on_engine) == (None, True)
         assert stub.seen == []
         # A CANN image is another matter: there the registry knows better.
-        assert find(need(stub.reference)).held is False
+        assert find(need(stub.reference)).on_engine is False
 
 
 def test_a_name_without_a_registry_is_docker_hubs() -> None:

@@ -29,7 +29,7 @@ from cannery.engine.io.find import Engine, require_builder
 from cannery.errors import BuildFailedError, ExitCode, NetworkError, UnableError
 from cannery.host.io.place import EnginePlace
 from cannery.lock.io.store import bind
-from cannery.lock.io.wheels import is_there, store_path
+from cannery.lock.io.wheels import is_in_store, store_path
 from cannery.making.image import whole_files
 from cannery.making.parts import BuildOptions, _overrides, baked
 from cannery.pipeline import Work
@@ -58,11 +58,11 @@ def test_a_wheel_that_rotted_on_the_disk_is_named_and_removed(tmp_path: Path) ->
     path.parent.mkdir(parents=True)
     with path.open("wb") as stream:
         stream.truncate(rotten.size)
-    assert is_there(rotten, context.cache)
+    assert is_in_store(rotten, context.cache)
     with pytest.raises(BuildFailedError) as caught, whole_files(context, made):
         raise BuildFailedError("exit code 2", hint="this stage alone: …")
     assert rotten.file in caught.value.hint
-    assert not is_there(rotten, context.cache)
+    assert not is_in_store(rotten, context.cache)
 
 
 def test_another_failure_keeps_its_own_hint(tmp_path: Path) -> None:

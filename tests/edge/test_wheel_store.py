@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from factories import package
 
-from cannery.lock.io.wheels import damaged, is_there, store_path, wheel_metadata
+from cannery.lock.io.wheels import damaged, is_in_store, store_path, wheel_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,11 +33,11 @@ def test_a_flipped_byte_is_found_and_the_file_removed(tmp_path: Path) -> None:
     store_path(short, tmp_path).write_bytes(b"short")
     gone = package("gone")
     open_one = replace(package("open"), file="", sha256="", size=0)
-    assert is_there(bad, tmp_path), "its size is right"
+    assert is_in_store(bad, tmp_path), "its size is right"
     packages = (good, bad, short, gone, open_one)
     assert damaged(packages, tmp_path) == (bad, short)
     assert not store_path(bad, tmp_path).exists()
-    assert is_there(good, tmp_path)
+    assert is_in_store(good, tmp_path)
     assert damaged(packages, tmp_path) == ()
 
 

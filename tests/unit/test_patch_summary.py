@@ -86,7 +86,7 @@ def told(text: str) -> list[str]:
     """The differences of a table, each after the place."""
     found = list(differences([patch()], read_table(text, "patch_summary.yaml")))
     assert {(one.repo, one.file) for one in found} <= {("transformers", "model")}
-    return [f"{one.said} | {one.so}" for one in found]
+    return [f"{one.listed} | {one.actual}" for one in found]
 
 
 def test_each_changed_name_has_a_line() -> None:
@@ -146,7 +146,7 @@ def test_a_version_is_found_by_its_commit_whole_or_short(rev: str) -> None:
 
 def test_a_patch_that_the_table_does_not_have() -> None:
     found = list(differences([patch("1234567"), patch(name="other")], read_table(table(), "s.yaml")))
-    assert [(one.file, one.said) for one in found] == [
+    assert [(one.file, one.listed) for one in found] == [
         ("model", "nothing of this patch for 1234567"),
         ("other", "nothing of this patch for 8365f70e9"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cannery.sources.io.git import said
+from cannery.sources.io.git import readable
 from cannery.util.trouble import OF_HOST, Reason, State, reason
 
 URL = "https://host.invalid/owner/name.git"
@@ -61,4 +61,4 @@ def test_only_troubles_of_the_whole_host_make_it_the_last_to_be_asked() -> None:
 
 def test_a_progress_line_is_kept_as_it_ended() -> None:
     output = b"remote: Counting: 1% (1/9)\rremote: Counting: 100% (9/9), done.\nReceiving: 5%\rfatal: x\xff\r\n"
-    assert said(output) == "remote: Counting: 100% (9/9), done.\nfatal: x\ufffd"
+    assert readable(output) == "remote: Counting: 100% (9/9), done.\nfatal: x\ufffd"

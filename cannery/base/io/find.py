@@ -94,7 +94,7 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
     need = replace(need, references=tuple(dict.fromkeys(places)))
     started = time.monotonic()
     engine: Future[docker.DockerClient | None] = begin(search.engine if not search.other_builder else lambda: None)
-    local = _held(need, _client(engine), unpublished=True) if need.kind is BaseKind.CUSTOM else None
+    local = _engine_base(need, _client(engine), unpublished=True) if need.kind is BaseKind.CUSTOM else None
     if isinstance(local, BaseImage):
         search.say(f"base: {local.reference}, which this engine has, and no registry")
         found = local
@@ -135,7 +135,7 @@ def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | Non
         # The digest is known, and that builder may reach the registry.
         search.say(f"base: {reference}: {reasons[reference]}; the builder may reach it")
         return BaseImage(split_digest(reference)[0], digest, None, unread=str(reasons[reference]))
-    local = _held(need, client, unpublished=False)
+    local = _engine_base(need, client, unpublished=False)
     if isinstance(local, BaseImage):
         search.say(f"base: {local.reference} ({_short(local)}) as the engine has it: no registry gives a newer one")
         for name, reason in reasons.items():
@@ -166,7 +166,7 @@ def _first(need: BaseNeed, access: Access) -> tuple[BaseImage | None, Reasons]:
     return None, reasons
 
 
-def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bool) -> BaseImage | Reasons:
+def _engine_base(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bool) -> BaseImage | Reasons:
     """Return the first reference that the engine has, or {"the engine": why not}, which is empty if it has none.
 
     With `unpublished`, images from a registry are ignored.
@@ -184,7 +184,7 @@ def _held(need: BaseNeed, client: docker.DockerClient | None, *, unpublished: bo
         except TimeoutError:
             return {"the engine": RefusedError(TIMED_OUT)}
         if answer is not None and not (unpublished and answer.digest):
-            return _base(reference, answer, held=True)
+            return _base(reference, answer, on_engine=True)
     return others
 
 
@@ -215,9 +215,9 @@ def _client(engine: Future[docker.DockerClient | None]) -> docker.DockerClient |
         return None
 
 
-def _base(reference: str, answer: Answer, *, held: bool = False) -> BaseImage:
+def _base(reference: str, answer: Answer, *, on_engine: bool = False) -> BaseImage:
     name = split_digest(reference)[0]
-    return BaseImage(name, answer.digest or None, answer.config, held, answer.unread)
+    return BaseImage(name, answer.digest or None, answer.config, on_engine, answer.unread)
 
 
 def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from cannery.catalog.target import package_name
 from cannery.compat.subject import Finding, error, warning
-from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
+from cannery.lock.io.wheels import is_in_store, store_path, wheel_metadata
 from cannery.recipe.recipe import left_out
 from cannery.util.io.files import read_json, write_atomic
 
@@ -93,7 +93,7 @@ def wheels_at_hand(packages: Iterable[LockedPackage], cache: Path, own: Path | N
     note = cache / "wheels" / "facts" / f"{python}-{FORM}.json"
     known, new = read_json(note, dict[str, Facts]) or {}, dict[str, Facts]()
     for package in packages:
-        stored = is_there(package, cache)
+        stored = is_in_store(package, cache)
         path = store_path(package, cache) if stored or own is None else own / package.file
         if not package.file.endswith(".whl") or not path.is_file():
             continue

@@ -73,8 +73,8 @@ class NoFileError(FindingsError):
     `askers` are the packages that require it, if they are known.
     """
 
-    def __init__(self, name: str, pin: str | None, index: str, request: LockRequest, there: Sequence[Listed]) -> None:
-        near = sorted(there, key=lambda file: (distance(pin, file.version) if pin else (), file.file))
+    def __init__(self, name: str, pin: str | None, index: str, request: LockRequest, listed: Sequence[Listed]) -> None:
+        near = sorted(listed, key=lambda file: (distance(pin, file.version) if pin else (), file.file))
         names = ", ".join(dict.fromkeys(file.file for file in near[:SHOWN]))
         super().__init__(
             f"{name} {pin or ''}".rstrip() + f": index {index} has no file of it for Python {request.python} on "
@@ -206,10 +206,10 @@ def _released(job: Job, release: KnownRelease, answers: Sequence[Answer]) -> Res
     what = f"{release.name} {release.version}"
     if lost:
         raise NetworkError(f"{what}: not reached: {'; '.join(lost)}", where=job.where)
-    there = sorted(file.file for files in of_version for file in files)
+    names = sorted(file.file for files in of_version for file in files)
     kind = "source distribution" if release.file == "sdist" else f"wheel for {uv_platform(job.request.arch)}"
     raise FindingsError(
         f"{what}: the host's indexes have no {kind} of it",
         where=job.where,
-        hint=f"they have {', '.join(there[:SHOWN])}" if there else "they have no file of that release",
+        hint=f"they have {', '.join(names[:SHOWN])}" if names else "they have no file of that release",
     )

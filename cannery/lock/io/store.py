@@ -315,11 +315,11 @@ def with_found_files(
             found[package.name] = replace(package, file=file.file, sha256=sha256, size=file.size)
     for one in found.values():
         say(f"{one.name} {one.version}: {one.file}, sha256:{one.sha256}, taken {published_at(one, catalog.indexes)}")
-    whole = replace(lock, packages=tuple(found.get(package.name, package) for package in lock.packages))
+    completed = replace(lock, packages=tuple(found.get(package.name, package) for package in lock.packages))
     if found:
         say("these hashes count for this build; `lock` writes them into images/locks")
-        write_atomic(_kept(lock, cache), format_lock(whole))
-    return whole, answers
+        write_atomic(_kept(lock, cache), format_lock(completed))
+    return completed, answers
 
 
 def incomplete_error(lock: Lock, catalog: Catalog, answers: Sequence[Answer], *, locked: bool) -> CanneryError:

@@ -19,7 +19,7 @@ import urllib3
 
 from cannery.errors import FindingsError, NetworkError
 from cannery.lock.io.indexes import ask, places_of, url_path
-from cannery.lock.io.wheels import is_there, store_path
+from cannery.lock.io.wheels import is_in_store, store_path
 from cannery.lock.lock import public_mirrors
 from cannery.util.addresses import shown
 from cannery.util.io.files import sha256_file, unwritable
@@ -186,7 +186,7 @@ class _Fetcher:
         """Download one file into the store, while holding the lock file of its hash."""
         path = self.cache / "wheels" / ".locks" / f"{package.sha256}.lock"
         with held(path, lambda: None, self.stop):
-            if not is_there(package, self.cache):
+            if not is_in_store(package, self.cache):
                 self._fetch_locked(package, progress)
 
     def _fetch_locked(self, package: LockedPackage, progress: Progress) -> None:
@@ -260,7 +260,7 @@ def fetch(
         )
     cache = downloads.cache
     files = {package.name: store_path(package, cache) for package in packages}
-    todo = deque(sorted((p for p in packages if not is_there(p, cache)), key=lambda p: -p.size))
+    todo = deque(sorted((p for p in packages if not is_in_store(p, cache)), key=lambda p: -p.size))
     if not todo:
         return files
     settings = downloads.settings()

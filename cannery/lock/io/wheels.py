@@ -39,7 +39,7 @@ def store_path(package: LockedPackage, cache: Path) -> Path:
     return cache / "wheels" / package.sha256[:2] / package.sha256 / package.file
 
 
-def is_there(package: LockedPackage, cache: Path) -> bool:
+def is_in_store(package: LockedPackage, cache: Path) -> bool:
     """Whether the file is in the store. Only its size is checked (if known): the download checked its hash."""
     try:
         size = store_path(package, cache).stat().st_size
@@ -50,14 +50,14 @@ def is_there(package: LockedPackage, cache: Path) -> bool:
 
 def missing_bytes(packages: Sequence[LockedPackage], cache: Path) -> int:
     """Return how many bytes of `packages` are not in the store yet."""
-    return sum(package.size for package in packages if not is_there(package, cache))
+    return sum(package.size for package in packages if not is_in_store(package, cache))
 
 
 def damaged(packages: Sequence[LockedPackage], cache: Path) -> tuple[LockedPackage, ...]:
     """Remove the files of `packages` in the store that do not have the lock's hash, and return their packages.
 
-    It is used after a failed build: `is_there` trusts a file of the right size, but a disk can damage its content. The
-    next run downloads them again, and replaces their hard links in the rendered folder. It reads every byte, which
+    It is used after a failed build: `is_in_store` trusts a file of the right size, but a disk can damage its content.
+    The next run downloads them again, and replaces their hard links in the rendered folder. It reads every byte, which
     takes seconds for each GB. Raises `OSError` if a file cannot be read or removed.
     """
     found = []
@@ -77,7 +77,7 @@ def fetch_wheels(
     `what` names the files in progress lines. Raises like `cannery.lock.io.wheelhouse.fetch`.
     """
     cache = downloads.cache
-    if all(is_there(package, cache) for package in packages):
+    if all(is_in_store(package, cache) for package in packages):
         return {package.name: store_path(package, cache) for package in packages}
     from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
 
@@ -85,8 +85,8 @@ def fetch_wheels(
     if total:
         downloads.say(f"fetching {what}: {total / 1e6:.0f} MB")
 
-    def far() -> str:
+    def progress() -> str:
         return f"fetching {what}: {sum(received.values()) / 1e6:.0f} of {total / 1e6:.0f} MB"
 
-    with heartbeat(downloads.say, far, BEAT):
+    with heartbeat(downloads.say, progress, BEAT):
         return fetch(packages, indexes, downloads, lambda package, count: received.update({package.name: count}))

@@ -171,18 +171,18 @@ class Git:
             {path: (tree.read(path), EXECUTABLE if tree.is_executable(path) else PLAIN) for path in self.paths(patch)}
         )
         done = self._apply(patch, "--cached", "--verbose")
-        said = done.stderr.decode(errors="replace")
+        output = done.stderr.decode(errors="replace")
         changes = self._changes(before, self._written()) if done.returncode == 0 else ()
         if changes:
             strange = [one for one in changes if one.new_mode not in {None, PLAIN, EXECUTABLE}]
             problems = tuple(Problem(patch.name, one.path, "it makes a symlink or a submodule") for one in strange)
             if problems:
                 return PatchResult(patch, problems=problems)
-            return PatchResult(patch, changes, notes=tuple(_notes_in(said)))
+            return PatchResult(patch, changes, notes=tuple(_notes_in(output)))
         read(self._words("read-tree", before), self.env)
         if self._apply(patch, "--cached", "-R").returncode == 0:
             return PatchResult(patch, self._changes(self._written(), before), already=True)
-        problems = tuple(_problems_in(patch, said)) or (Problem(patch.name, "", "changes nothing"),)
+        problems = tuple(_problems_in(patch, output)) or (Problem(patch.name, "", "changes nothing"),)
         return PatchResult(patch, problems=problems)
 
     def merge(self, ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, bool]:
@@ -244,9 +244,9 @@ def git_repository(env: Mapping[str, str]) -> Iterator[Git]:
         yield Git(Path(folder), own)
 
 
-def _unread(patch: PatchFile, said: str) -> FindingsError:
-    """Return the error for a file that git cannot read as a patch; `said` is git's output."""
-    line = next((one for one in said.splitlines() if one.startswith(("error: ", "fatal: "))), said).strip()
+def _unread(patch: PatchFile, output: str) -> FindingsError:
+    """Return the error for a file that git cannot read as a patch; `output` is git's output."""
+    line = next((one for one in output.splitlines() if one.startswith(("error: ", "fatal: "))), output).strip()
     reason = line.partition(": ")[2].partition(" (allow with")[0]
     place = AT_LINE.fullmatch(reason)
     where = f"{_file(patch)}:{place[2]}" if place else _file(patch)
@@ -258,25 +258,25 @@ def _file(patch: PatchFile) -> str:
     return f"{patch.name}.patch"
 
 
-def _notes_in(said: str) -> Iterator[str]:
-    """Yield notes about the hunks that git applied at other lines; `said` is git's output."""
+def _notes_in(output: str) -> Iterator[str]:
+    """Yield notes about the hunks that git applied at other lines; `output` is git's output."""
     path = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if checked := CHECKED.fullmatch(line):
             path = checked[1].rpartition(" => ")[2]
         elif moved := MOVED.fullmatch(line):
             yield f"{path}: hunk {moved[1]} applies at line {moved[2]}, {int(moved[3]):+} from its header's"
 
 
-def _problems_in(patch: PatchFile, said: str) -> Iterator[Problem]:
-    """Yield the problems of a patch that git refused; `said` is git's output."""
+def _problems_in(patch: PatchFile, output: str) -> Iterator[Problem]:
+    """Yield the problems of a patch that git refused; `output` is git's output."""
     named = set()
-    for misfit in MISFIT.finditer(said):
+    for misfit in MISFIT.finditer(output):
         named.add(misfit["path"])
         wanted = tuple(map(shown_line, (misfit["wanted"] or "").removesuffix("\n").split("\n")))
         what = f"the hunk for line {misfit['line']} does not fit; it is for these lines:"
         yield Problem(patch.name, misfit["path"], what, wanted[:SHOWN_LINES])
-    for line in MISFIT.sub("", said).splitlines():
+    for line in MISFIT.sub("", output).splitlines():
         if (error := ERROR.fullmatch(line)) and error[1] not in named:
             yield Problem(patch.name, error[1], WORDS.get(error[2], error[2]))
 

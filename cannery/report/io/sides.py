@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zipfile import BadZipFile, ZipFile
 
 from cannery.errors import CanneryError, UsageError
-from cannery.lock.io.wheels import is_there, store_path, wheel_metadata
+from cannery.lock.io.wheels import is_in_store, store_path, wheel_metadata
 from cannery.lock.lock import parse_lock
 from cannery.report.difference import of_lock, of_manifest
 from cannery.util.io.process import run
@@ -71,7 +71,7 @@ def read_licences(packages: Iterable[LockedPackage], cache: Path) -> dict[str, s
     """
     found = {}
     for package in packages:
-        if package.is_sdist or not is_there(package, cache):
+        if package.is_sdist or not is_in_store(package, cache):
             continue
         try:
             with ZipFile(store_path(package, cache)) as archive:

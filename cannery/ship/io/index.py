@@ -95,14 +95,14 @@ def read_registry(
 
 def _read(repository: Repository, name: str, tag: str) -> Indexed:
     parsed = parse_tag(tag)
-    there = repository.published(tag)
-    layers = {one.arch: repository.manifest(one.manifest).layers for one in there.entries}
+    index = repository.published(tag)
+    layers = {one.arch: repository.manifest(one.manifest).layers for one in index.entries}
     if not layers or not all(layers.values()):
         raise MalformedError("it has no layers")
     base, packages = contents_in(repository.config_text(next(iter(layers.values()))[-1][0]))
     found = Indexed(
         reference=f"{name}:{tag}",
-        digest=there.digest,
+        digest=index.digest,
         plan=parsed.plan,
         base=base,
         target={key: value for key, value in asdict(parsed).items() if key in TARGET},

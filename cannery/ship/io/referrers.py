@@ -102,13 +102,13 @@ def read_attached(reference: str, access: Access, arch: str, kinds: Sequence[Kin
     `arch` chooses an image of an index. The image itself is not fetched. Raises `NetworkError`.
     """
     hint = "check that the reference is right, and that its registry can be reached"
-    with _repository(reference, access, hint) as found:
-        place = found.reference
-        there = found.published(place.wanted, place.digest or "", arch)
-        entry = there.needed(arch)
-        referrers = _referrers(found, entry.manifest)
+    with _repository(reference, access, hint) as repository:
+        place = repository.reference
+        image = repository.published(place.wanted, place.digest or "", arch)
+        entry = image.needed(arch)
+        referrers = _referrers(repository, entry.manifest)
         newest = {one.get("artifactType"): one for one in referrers}
-        documents = [_document(found, kind, newest[kind]["digest"]) for kind in kinds if kind in newest]
+        documents = [_document(repository, kind, newest[kind]["digest"]) for kind in kinds if kind in newest]
         return Attached(reference, entry.manifest, tuple(referrers)), documents
 
 

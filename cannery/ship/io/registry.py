@@ -131,25 +131,25 @@ def refusals(access: Access, host: str, where: str, hint: str, before: str = "")
         raise NetworkError(f"{before}{error}", where=where, hint=hint) from error
 
 
-def push_image(dock: Dock, image: EngineImage, there: Published | None) -> Published:
-    """Push an image under the plan's tag, beside the other architectures `there`; return what the tag has then.
+def push_image(dock: Dock, image: EngineImage, current: Published | None) -> Published:
+    """Push an image under the plan's tag, beside the other architectures in `current`; return what the tag has then.
 
     The tag of an index is set last, in one request.
     """
-    if there is None or all(entry.arch == dock.arch for entry in there.entries):
+    if current is None or all(entry.arch == dock.arch for entry in current.entries):
         push_as(dock, image.id, dock.reference)
         return _confirmed(dock, image, dock.reference)
     alone = arch_reference(dock.reference, dock.arch)
     push_as(dock, image.id, alone)
     entry = _confirmed(dock, image, alone).needed(dock.arch)
-    _put(dock, dock.reference, *merged_index(there, dock.arch, entry.descriptor))
+    _put(dock, dock.reference, *merged_index(current, dock.arch, entry.descriptor))
     return _confirmed(dock, image, dock.reference)
 
 
 def move_alias(dock: Dock, now: Published, alias: str) -> None:
     """Set a moving tag to what is under the plan's tag."""
-    there = published(dock, alias)
-    if there is None or there.digest != now.digest:
+    current = published(dock, alias)
+    if current is None or current.digest != now.digest:
         _put(dock, alias, now.media_type, now.body)
 
 
@@ -196,8 +196,8 @@ def pull_image(dock: Dock) -> EngineImage | None:
 
     Raises `NetworkError`, and `FindingsError` if the image's labels do not fit the tag.
     """
-    there = published(dock, dock.reference)
-    if there is None or there.entry(dock.arch) is None:
+    current = published(dock, dock.reference)
+    if current is None or current.entry(dock.arch) is None:
         return None
     image = pulled(dock, dock.reference)
     if faults := content_faults(dock, image):
@@ -225,8 +225,8 @@ def pulled(dock: Dock, reference: str, *, lazily: bool = False) -> EngineImage:
 
 def absent(dock: Dock) -> NetworkError:
     """Return the error for a prebuilt image that does not exist, with the architectures that do."""
-    there = published(dock, dock.reference)
-    has = " and ".join(entry.arch for entry in there.entries) if there else ""
+    current = published(dock, dock.reference)
+    has = " and ".join(entry.arch for entry in current.entries) if current else ""
     what = f"it has this tag for {has}, not for {dock.arch}" if has else "it has no such tag"
     name = dock.plan.recipe.name
     more = " with the same options" if dock.plan.recipe.changes else ""

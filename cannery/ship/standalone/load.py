@@ -84,23 +84,23 @@ class Docker:
 
     def image(self, reference: str) -> dict[str, Any] | None:
         """Return an image of the engine as `docker image inspect` shows it, or None."""
-        said = self.ask("image", "inspect", "--", reference)
-        return json.loads(said)[0] if said else None
+        output = self.ask("image", "inspect", "--", reference)
+        return json.loads(output)[0] if output else None
 
     def images(self) -> list[dict[str, Any]]:
         """Return all images of the engine, likewise."""
         ids = list(dict.fromkeys((self.ask("image", "ls", "--quiet", "--no-trunc") or "").split()))
-        said = self.ask("image", "inspect", "--", *ids) if ids else None
-        return list(json.loads(said)) if said else []
+        output = self.ask("image", "inspect", "--", *ids) if ids else None
+        return list(json.loads(output)) if output else []
 
     def info(self) -> dict[str, Any]:
         """Return what `docker info` shows. Raises `LoadError` for an engine that is not Docker's."""
-        said = self.ask("info", "--format", "{{json .}}")
+        output = self.ask("info", "--format", "{{json .}}")
         try:
-            value = json.loads(said) if said else {}
+            value = json.loads(output) if output else {}
         except ValueError:
             value = None
-        if not isinstance(value, dict) or "host" in value or "podman" in (said or "").lower():
+        if not isinstance(value, dict) or "host" in value or "podman" in (output or "").lower():
             hint = "`podman load -i BUNDLE` and the like take a complete bundle; one made with --since needs Docker"
             raise LoadError(f"{self.command[0]} is not Docker's", 4, hint)
         if not value.get("Driver"):
@@ -329,18 +329,18 @@ def _blob(digest: str) -> str:
 
 @contextmanager
 def _saved(docker: Docker, image: str) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as said:
-        process = docker.start("save", "--", image, stdout=subprocess.PIPE, stderr=said)
+    with tempfile.TemporaryFile() as output:
+        process = docker.start("save", "--", image, stdout=subprocess.PIPE, stderr=output)
         stream = _pipe(process.stdout)
         try:
             yield stream
             while stream.read(BLOCK):
                 pass  # to its end, or docker reports a broken pipe
             if process.wait() != 0:
-                raise LoadError(f"docker save: {_words(said)}", 4)
+                raise LoadError(f"docker save: {_words(output)}", 4)
         except tarfile.TarError as error:
             process.kill()
-            raise LoadError(f"docker save: {_words(said) or error}", 4) from error
+            raise LoadError(f"docker save: {_words(output) or error}", 4) from error
         finally:
             process.kill()
             stream.close()
@@ -358,9 +358,9 @@ def _close(pipe: IO[bytes]) -> None:
         pipe.close()
 
 
-def _words(said: IO[bytes]) -> str:
-    said.seek(0)
-    return said.read().decode("utf-8", "replace").strip()
+def _words(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read().decode("utf-8", "replace").strip()
 
 
 def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Callable[[str], None]) -> str:
@@ -369,10 +369,9 @@ def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Calla
     # Only the classic store takes an archive without the layers that it has.
     classic = "io.containerd.snapshotter" not in json.dumps(info.get("DriverStatus"))
     ready = _ready(bundle, base) if classic else 0
-    whole = len(bundle.layers)
-    say(f"{len(bundle.held)} of {whole} layers in the bundle, {ready} ready on the engine")
-    with tempfile.TemporaryFile() as said:
-        process = docker.start("load", "--quiet", stdin=subprocess.PIPE, stdout=said, stderr=said)
+    say(f"{len(bundle.held)} of {len(bundle.layers)} layers in the bundle, {ready} ready on the engine")
+    with tempfile.TemporaryFile() as output:
+        process = docker.start("load", "--quiet", stdin=subprocess.PIPE, stdout=output, stderr=output)
         pipe = _pipe(process.stdin)
         try:
             with tarfile.open(fileobj=pipe, mode="w|", format=tarfile.GNU_FORMAT) as tar:
@@ -386,7 +385,7 @@ def load(bundle: Bundle, docker: Docker, base: dict[str, Any] | None, say: Calla
             _close(pipe)
             process.wait()
         if process.returncode != 0:
-            raise LoadError(f"docker load: {_words(said)}", 4)
+            raise LoadError(f"docker load: {_words(output)}", 4)
     return _loaded(bundle, docker, is_classic=classic)
 
 

@@ -147,9 +147,9 @@ def _commit(request: SourceRequest, git: GitCache) -> SourceFile:
     with git.held(folder / ".locks" / f"{stem}.lock", request.name):
         if git.mirror is not None:
             in_mirror(git.mirror, request.name, commit, request.hosts, git.env)
-        there = _noted(request, target, note)
-        if there:
-            return there
+        kept = _noted(request, target, note)
+        if kept:
+            return kept
         try:
             file = _exported(request, git, target)
         except DamagedError as error:

@@ -111,8 +111,8 @@ def talk(
             quiet = 0.0 if data else quiet + TICK
             if quiet >= silence:
                 cancel(process)
-                return False, f"{said(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
-        return process.wait() == 0, said(bytes(written))
+                return False, f"{readable(bytes(written))}\nfatal: no output within {silence:.0f} s".lstrip()
+        return process.wait() == 0, readable(bytes(written))
     finally:
         end(process)
 
@@ -122,7 +122,7 @@ def no_git() -> UnableError:
     return UnableError("program not found: git", hint="install git: sources are fetched and read with it")
 
 
-def said(output: bytes) -> str:
+def readable(output: bytes) -> str:
     """Return git's output as lines, each progress line in its last state."""
     lines = output.decode(errors="replace").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).strip()

@@ -79,7 +79,7 @@ class GitCache:
             named = f"host {unknown[0]!r} has no URL" if unknown else "no host is named"
             raise UsageError(f"{what}: {named}", where="images/hosts.yaml", hint=did_you_mean("", self.hosts))
         for repository in dict.fromkeys(hosts.values()):
-            found = self._there(repository, commit)
+            found = self._cached(repository, commit)
             if found:
                 return found
         tried: list[str] = []
@@ -93,7 +93,7 @@ class GitCache:
             tried.append(f"{host} ({hosts[host]}): {got}")
         raise NetworkError(f"{what}: commit {commit} cannot be fetched from {'; '.join(tried)}", hint=WAYS_OUT)
 
-    def _there(self, repository: str, commit: str) -> Found | None:
+    def _cached(self, repository: str, commit: str) -> Found | None:
         # Version 0.1.0 kept all commits in one repository.
         old = (self.cache / "git" / f"{repository}.git", f"{SERVED}at/{commit}/")
         for git_dir, refs in ((self._git_dir(repository, commit), SERVED), old):
@@ -110,7 +110,7 @@ class GitCache:
         part = git_dir.with_suffix(".part")
         lock = self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}+{commit}.lock"
         with self.held(lock, f"{what}: {repository}"):
-            found = self._there(repository, commit)
+            found = self._cached(repository, commit)
             if found:
                 return found  # another run fetched it meanwhile
             try:

@@ -20,20 +20,19 @@ FIRST, BEAT = 5.0, 60.0
 
 
 def patiently(
-    job: Callable[[], T], far: Callable[[], Any], passing: Callable[[Exception], str], say: Callable[[str], None]
+    job: Callable[[], T], progress: Callable[[], Any], passing: Callable[[Exception], str], say: Callable[[str], None]
 ) -> T:
     """Return the result of `job`, which is retried after temporary errors.
 
-    `far` returns the progress. After a try with progress, the waits start again, so that a bad connection does not end
-    the transfer, but a broken registry does. `passing` returns the message of a temporary error, or "". Raises the last
-    error of `job`.
+    After a try that increases `progress`, the waits start again: a bad connection does not end the transfer, but a
+    broken registry does. `passing` returns the message of a temporary error, or "". Raises the last error of `job`.
     """
-    failures, best = 0, far()
+    failures, best = 0, progress()
     while True:
         try:
             return job()
         except Exception as error:
-            words, now = passing(error), far()
+            words, now = passing(error), progress()
             failures, best = (0, now) if now > best else (failures, best)
             if not words or failures == len(WAITS):
                 raise
