@@ -87,6 +87,15 @@ def test_what_is_not_there_is_none_and_what_is_refused_an_error(stub: StubRegist
     assert len(stub.seen) == 3  # asked once for each, and once with the login: no second try
 
 
+def test_an_identity_token_is_no_login_that_was_refused(stub: StubRegistry, dock: Dock) -> None:
+    """Azure's registry gives Docker one; only Docker can ask for access with it."""
+    stub.auth, stub.login = "bearer", "me:s3cret"
+    token = replace(dock.access, login=lambda _: Login({"IdentityToken": "t0ken"}))
+    with pytest.raises(NetworkError, match="no password for it, only a token that Docker alone can use") as caught:
+        published(replace(dock, access=token), stub.reference)
+    assert "t0ken" not in str(caught.value)
+
+
 def test_the_kinds_of_refusal(stub: StubRegistry) -> None:
     def refusal() -> type[RefusedError]:
         with (

@@ -123,6 +123,8 @@ def refusals(access: Access, host: str, where: str, hint: str, before: str = "")
     except DeniedError as error:
         login = access.login(host)
         own = "it does not take the login that docker's settings have for it"
+        if not login.password:
+            own = "docker's settings have no password for it, only a token that Docker alone can use"
         what = f"{error}; {own}" if login.entry else f"{error}, and docker's settings have no login for it"
         what += f" ({login.fault})" if login.fault else ""
         way = f"`docker login {host}` with an account that may, then the same command again"
