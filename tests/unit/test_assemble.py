@@ -228,8 +228,9 @@ def test_where_an_image_does_not_run_this_hosts_python_of_the_same_release_compi
     worker = python_worker(Blind(), "sha256:abc", "/usr/bin/python3", tmp_path)
     wheel = hashed(make(tmp_path, {"demo/a.py": "a = 1\n"}))
     if not is_made:
-        with pytest.raises(UnableError, match="does not run"):
+        with pytest.raises(UnableError, match="does not run") as caught:
             compile_all(Content((wheel,)), worker, tmp_path)
+        assert caught.value.hint.startswith("put Python 3.11.99, the image's own, into PATH")
         return
     compile_all(Content((wheel,)), worker, tmp_path)
     compile_all(Content((wheel,)), WORKER, tmp_path)

@@ -111,9 +111,11 @@ def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
     try:
         return place.python_command(image, python, "-c", _START, program, jobs, stdin=True)
-    except UnableError:
-        if found := _own_python(version.split(maxsplit=1)[0]):
+    except UnableError as error:
+        release = version.split(maxsplit=1)[0]
+        if found := _own_python(release):
             return found, "-I", str(PROGRAM), jobs
+        error.hint = error.hint or f"put Python {release}, the image's own, into PATH: it compiles the same byte code"
         raise
 
 
