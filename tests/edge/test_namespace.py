@@ -131,6 +131,16 @@ def test_a_user_s_layer_has_the_bytes_of_root_s(folder: Path) -> None:
     assert by_user == by_root
 
 
+def test_an_owner_that_a_namespace_does_not_have_is_reported(tmp_path: Path) -> None:
+    program = PROGRAM.partition("top = ")[0] + f"layer(Path({str(tmp_path / 'made')!r}), ('file', tarfile.REGTYPE, 5))"
+    command = ("unshare", "--user", "--map-root-user", "--", sys.executable, "-c", program)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert "UnableError" in done.stderr
+    assert "Cannot change ownership to uid 5" in done.stderr
+    assert "this user has too few ids in /etc/subuid and /etc/subgid: give it 65536" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "is_one"),
     [("         0          0 4294967295\n", False), ("0 1000 1\n1 100000 65536\n", True), ("0 100000 65536\n", True)],

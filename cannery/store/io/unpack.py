@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, cast
 
 from cannery.errors import FindingsError, UnableError
-from cannery.util.io.namespace import HOW, opaque_attribute
+from cannery.util.io.namespace import HOW, is_in_namespace, opaque_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +30,9 @@ COMMAND = (
 )
 # Errors of tar that are the disk's, not the layer's.
 _OF_DISK = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)))
+# One of a user namespace that does not have the owner of a file.
+_OF_IDS = "Cannot change ownership"
+_FEW_IDS = "this user has too few ids in /etc/subuid and /etc/subgid: give it 65536"
 
 
 def unpack(blocks: Iterable[bytes], folder: Path) -> str:
@@ -64,8 +67,10 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
             lines = words.read().decode(errors="replace").strip().splitlines()
             of_disk = [line for line in lines if line.endswith(_OF_DISK)]  # may follow "Wrote only 4096 of 9040 bytes"
             reasons = of_disk or [line for line in lines if "Removing leading" not in line] or ["tar failed"]
-            kind = UnableError if of_disk else FindingsError
-            raise kind(f"a layer cannot be unpacked: {reasons[0]}", where=str(folder))
+            is_of_ids = _OF_IDS in reasons[0] and is_in_namespace()
+            kind = UnableError if of_disk or is_of_ids else FindingsError
+            hint = _FEW_IDS if is_of_ids else ""
+            raise kind(f"a layer cannot be unpacked: {reasons[0]}", where=str(folder), hint=hint)
     try:
         _finish(folder, begun)
     except OSError as error:
