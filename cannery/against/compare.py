@@ -23,7 +23,7 @@ from cannery.compat.subject import holds, phrase
 from cannery.plan.manifest import MANIFEST_PATH, MANIFEST_SCHEMA
 from cannery.recipe.environment import ATB_HOME, BUILD, DEFAULT_PATH, expand_env, image_environment
 from cannery.recipe.recipe import is_left_out, package_of
-from cannery.recipe.select import TORCH, TORCH_NPU, rows_for
+from cannery.recipe.select import TORCH, TORCH_NPU
 from cannery.vocab import Arch, BaseKind, Install
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _by_table(one: Distribution, image: Image, table: Compatibility) -> Iterator
     if not is_version(one.version):
         return
     here = _versions(image)
-    rows = rows_for(table, one.name, one.version)
+    rows = table.rows_of(one.name, one.version)
     for key in sorted({key for row in rows for key in row.fits if here.get(key)}):
         saying = [row for row in rows if key in row.fits]
         if not any(holds(key, row.fits[key], here[key]) for row in saying):

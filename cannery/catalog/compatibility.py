@@ -14,12 +14,14 @@ from cannery.catalog import fields
 from cannery.catalog.component import Closed
 from cannery.catalog.errors import FaultError
 from cannery.catalog.fields import specifier, version
-from cannery.catalog.target import canonical, parse_cann, parse_python, parsed_version, series_of
+from cannery.catalog.target import canonical, parse_cann, parse_python, parsed_version, public_version, series_of
 from cannery.errors import UsageError
 from cannery.vocab import Severity, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from packaging.version import Version
 
 CANN, PYTHON, DRIVER = "cann", "python", "driver"
 BOUND = re.compile(r"(>=|<=|==|!=|>|<)\s*(.+)")
@@ -174,6 +176,18 @@ class Compatibility(Closed):
         for row in self.rows:
             found.setdefault(row.name, []).append(row)
         return {name: tuple(rows) for name, rows in found.items()}
+
+    @cached_property
+    def by_release(self) -> dict[tuple[str, Version], tuple[Row, ...]]:
+        """(Normalised name, version) → the rows of that release, in the table's order."""
+        found: dict[tuple[str, Version], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault((row.name, public_version(row.version)), []).append(row)
+        return {release: tuple(rows) for release, rows in found.items()}
+
+    def rows_of(self, name: str, version: str) -> tuple[Row, ...]:
+        """Return the rows of a release, in the table's order. The local part of a version does not count."""
+        return self.by_release.get((name, public_version(version)), ()) if version else ()
 
     @cached_property
     def key_sets(self) -> dict[str, tuple[frozenset[str], ...]]:

@@ -95,8 +95,7 @@ class PatchSets(Closed):
     folder: fields.RelativeText
     summary: fields.RelativeText | None = None
     repos: dict[fields.Name, fields.Name] = Field(min_length=1)
-    # Image digests still use the old name of the field.
-    truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
+    truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = {}
 
 
 class Edit(Closed):

@@ -64,6 +64,13 @@ parsed_version, parsed_range = cache(Version), cache(SpecifierSet)
 parsed_requirement = cache(PackageRequirement)
 
 
+@cache
+def public_version(version: str) -> Version:
+    """Return a version without its local part."""
+    found = parsed_version(version)
+    return found if found.local is None else Version(found.public)
+
+
 def is_version(text: str) -> bool:
     """Whether a text is a version of a distribution."""
     try:

@@ -16,7 +16,7 @@ from packaging.version import Version
 from cannery.catalog.compatibility import BOUND, CANN, DRIVER, PYTHON, Rank
 from cannery.catalog.target import live, marker_environment, order, package_name, without_build
 from cannery.lock.request import set_aside
-from cannery.recipe.select import parse_pin, same_release, takes
+from cannery.recipe.select import parse_pin, takes
 from cannery.vocab import Severity
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cannery.catalog.compatibility import Compatibility, Compatible, Row
     from cannery.catalog.target import Key, PackageRequirement
     from cannery.lock.lock import Lock, LockedPackage
-    from cannery.recipe.recipe import Recipe
+    from cannery.recipe.recipe import ChosenSource, Recipe
     from cannery.vocab import Arch
 
 WORDS = {CANN: "CANN", PYTHON: "Python", DRIVER: "driver"}
@@ -134,6 +134,12 @@ class Subject:
         names = {one.name for one in self.recipe.substitutes}
         return frozenset([*map(package_name, texts), *(c.package for c in self.recipe.chosen if c.name in names)])
 
+    @cached_property
+    def asks(self) -> tuple[tuple[ChosenSource, PackageRequirement], ...]:
+        """The requirements of the sources that apply on the target, each with its source."""
+        known = ((who, who.known) for who in self.recipe.sources)
+        return tuple((who, asked) for who, one in known if one for asked in self.live(one.requires))
+
     def live(self, texts: Iterable[str]) -> Iterator[PackageRequirement]:
         """Yield the requirements in `texts` that apply on the target."""
         target = self.recipe.target
@@ -142,9 +148,7 @@ class Subject:
 
 def rows_of(subject: Subject, name: str) -> tuple[Row, ...]:
     """Return the rows of the set's release of `name`, the weightiest source first."""
-    version = subject.versions[name]
-    found = [row for row in subject.rows.get(name, ()) if same_release(row.version, version)]
-    return tuple(sorted(found, key=partial(weight, subject.table)))
+    return tuple(sorted(subject.table.rows_of(name, subject.versions[name]), key=partial(weight, subject.table)))
 
 
 def judging(subject: Subject, name: str) -> tuple[Row, ...]:

@@ -13,7 +13,16 @@ from packaging.version import InvalidVersion, Version
 
 from cannery.catalog.addresses import REGISTRY_HINT, reference_fault
 from cannery.catalog.component import FromSource, Wheels
-from cannery.catalog.target import Target, parse_arch, parse_cann, parse_chip, parse_os, parse_python, without_build
+from cannery.catalog.target import (
+    Target,
+    parse_arch,
+    parse_cann,
+    parse_chip,
+    parse_os,
+    parse_python,
+    public_version,
+    without_build,
+)
 from cannery.errors import FindingsError, UsageError
 from cannery.recipe.recipe import STANDIN, Base, Chosen, Options, Recipe, package_of
 from cannery.util.addresses import parse_reference
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cannery.catalog.catalog import Catalog, Pin, Profile
-    from cannery.catalog.compatibility import Compatibility, Row
+    from cannery.catalog.compatibility import Compatibility
     from cannery.catalog.component import Part
 
 TORCH, TORCH_NPU = "torch", "torch-npu"
@@ -235,24 +244,19 @@ def held_bounds(chosen: Sequence[Chosen], table: Compatibility) -> tuple[str, ..
     torch, npu = pins.get(TORCH), pins.get(TORCH_NPU)
     found: list[str] = []
     if torch is None and npu is not None:
-        torch = next((row.fits[TORCH] for row in rows_for(table, TORCH_NPU, npu) if TORCH in row.fits), None)
+        torch = next((row.fits[TORCH] for row in table.rows_of(TORCH_NPU, npu) if TORCH in row.fits), None)
         found += [f"{TORCH}=={torch}"] if torch else []
     if torch is not None:
         parts = [c.component for c in chosen if c.package == TORCH]
         binds = {canonicalize_name(name) for part in parts if isinstance(part, Wheels) for name in part.binds}
         for name in binds - {*pins}:
-            rows = [row for row in table.rows if row.name == name and takes(row.fits.get(TORCH, ""), torch)]
+            rows = [row for row in table.by_name.get(name, ()) if takes(row.fits.get(TORCH, ""), torch)]
             versions = sorted({Version(row.version) for row in rows})
             if len(versions) == 1:
                 found.append(f"{name}=={versions[0]}")
             elif versions:
                 found.append(f"{name}>={versions[0]},<={versions[-1]}")
     return tuple(sorted(found))
-
-
-def rows_for(table: Compatibility, name: str, version: str) -> tuple[Row, ...]:
-    """Return the rows of one release, in the table's order."""
-    return tuple(row for row in table.rows if row.name == name and same_release(row.version, version))
 
 
 @cache
@@ -266,10 +270,4 @@ def takes(wanted: str, version: str) -> bool:
 @cache
 def same_release(one: str, other: str) -> bool:
     """Whether two versions are equal without local segments (`2.8.0+cpu` is `2.8.0`). "" equals nothing."""
-    return bool(one and other) and _public(one) == _public(other)
-
-
-@cache
-def _public(version: str) -> Version:
-    """Return a version without local segment. Cached, because a search of the table parses the same ones many times."""
-    return Version(Version(version).public)
+    return bool(one and other) and public_version(one) == public_version(other)

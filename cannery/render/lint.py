@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 REMOTE = re.compile(r"(?:https?|git|ssh)://|git@|\S+\.git(?:#\S*)?$")
-ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
+ADDRESS = re.compile(r"\d(?<![\d.]\d)\d{0,2}(?:\.\d{1,3}){3}(?![\d.])")
 ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 
 SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)

@@ -153,7 +153,7 @@ def _wanting(subject: Subject) -> set[str]:
     made_for = {name for name, rows in subject.rows.items() if any(TORCH in row.fits for row in rows)}
     made_for |= {TORCH, TORCH_NPU}
     found: set[str] = {c.name for c in subject.recipe.chosen if c.package in made_for}
-    found |= {who.name for who, requirement in asks(subject) if requirement.package == TORCH}
+    found |= {who.name for who, requirement in subject.asks if requirement.package == TORCH}
     return found or ({TORCH} if here(subject, TORCH) else set())
 
 
@@ -164,13 +164,7 @@ def _bounds(subject: Subject) -> Iterator[PackageRequirement]:
     bent = [item.requirement for item in (*profile.constraints, *profile.overrides)]
     yield from map(parsed_requirement, (*pins, *recipe.pins, *recipe.held))
     yield from subject.live(bent)
-    yield from (requirement for _who, requirement in asks(subject))
-
-
-def asks(subject: Subject) -> Iterator[tuple[ChosenSource, PackageRequirement]]:
-    """Yield every requirement of the sources that applies on the target, with its source."""
-    for who in subject.recipe.sources:
-        yield from ((who, requirement) for requirement in subject.live(who.known.requires if who.known else ()))
+    yield from (requirement for _who, requirement in subject.asks)
 
 
 def requirements(subject: Subject) -> Iterator[Finding]:
@@ -181,7 +175,7 @@ def requirements(subject: Subject) -> Iterator[Finding]:
     has = "the lock has" if subject.lock else "the profile has"
     # A pin without local segment means the build on the component's index (`0.1` is 0.1+ascend).
     builds = {(c.package, c.version or ""): c.full_version for c in subject.recipe.wheels}
-    for who, requirement in asks(subject):
+    for who, requirement in subject.asks:
         name, version = requirement.package, subject.versions.get(requirement.package)
         build = builds.get((name, version or "")) or version
         if version is None or build is None or name in subject.overridden or who.known is None:
@@ -209,7 +203,7 @@ def requirements(subject: Subject) -> Iterator[Finding]:
 def not_there(subject: Subject) -> Iterator[Finding]:
     """Refuse a set without a build that a source requires by local version: the main index does not have it."""
     target, parts = subject.recipe.target, subject.catalog.components
-    for who, requirement in asks(subject) if subject.lock is None else ():
+    for who, requirement in subject.asks if subject.lock is None else ():
         name, version = requirement.package, requirement.exact
         if name in subject.versions or version is None or Version(version).local is None or not who.known:
             continue
@@ -227,7 +221,7 @@ def not_there(subject: Subject) -> Iterator[Finding]:
 def overrides(subject: Subject) -> Iterator[Finding]:
     """Report each override in one note, and refuse overrides and constraints that contradict the profile's own pins."""
     recipe = subject.recipe
-    asked = [*asks(subject)] if recipe.profile.overrides else []
+    asked = subject.asks
     pins = {chosen.package: chosen.version for chosen in recipe.wheels if chosen.version}
     for bound in recipe.profile.constraints:
         # The resolver reports a pin on the command line that does not meet it, and suggests sets that work.

@@ -37,7 +37,7 @@ from cannery.lock.io.bound import NoFileError
 from cannery.lock.io.indexes import PROBE
 from cannery.lock.request import lock_request
 from cannery.recipe.recipe import Options
-from cannery.recipe.select import held_bounds, parse_pin, rows_for, select
+from cannery.recipe.select import held_bounds, parse_pin, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -198,7 +198,7 @@ def _dropped_words(item: Item, catalog: Catalog, answer: Mapping[str, str]) -> s
     old, table = Version(bound.version).public, catalog.compatibility
     if not found or found == old:
         return ""
-    in_table = any(row.name == item.name for row in table.rows) and not rows_for(table, item.name, found)
+    in_table = any(row.name == item.name for row in table.rows) and not table.rows_of(item.name, found)
     return f"{item.name} {found} instead of {old}{', which no row of the table has' if in_table else ''}"
 
 
@@ -210,7 +210,7 @@ def _in_order(found: Sequence[dict[str, str]], subject: Subject) -> list[dict[st
     here = subject.versions
 
     def elsewhere(moved: Mapping[str, str]) -> int:
-        rows = [rows_for(subject.table, name, version) for name, version in moved.items()]
+        rows = [subject.table.rows_of(name, version) for name, version in moved.items()]
         return sum(bool(own) and not any(is_held(subject, row, CANN) for row in own) for own in rows)
 
     def change(moved: Mapping[str, str]) -> tuple[int, list[int]]:
