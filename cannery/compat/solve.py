@@ -16,7 +16,19 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, PYTHON, Row
 from cannery.catalog.target import distance, parsed_version, without_build
-from cannery.compat.subject import Subject, here, holds, is_held, listed, misfits, phrase, rows_of, unmet, weight
+from cannery.compat.subject import (
+    Subject,
+    can_be_on_cann,
+    here,
+    holds,
+    is_held,
+    listed,
+    misfits,
+    phrase,
+    rows_of,
+    unmet,
+    weight,
+)
 from cannery.recipe.select import parse_pin, same_release, takes
 
 if TYPE_CHECKING:
@@ -73,7 +85,8 @@ class Solver:
         if wrong is None:
             return moved
         for more in self._options(proposed, moved, *wrong):
-            found = self.completed({**moved, **more}, cann)
+            can_fit = all(can_be_on_cann(proposed, *release) for release in more.items())
+            found = self.completed({**moved, **more}, cann) if can_fit else None
             if found is not None:
                 return found
         return None
