@@ -34,8 +34,8 @@ def list_profiles(_arguments: argparse.Namespace, context: Context) -> ExitCode:
                 "summary": p.summary,
                 "target": _target(p),
                 "pythons": _pythons(p, catalog),
-                "substitutes": [one.values() for one in p.substitutes],
-                "replaced": p.replaced and p.replaced.values(),
+                "substitutes": [one.model_dump() for one in p.substitutes],
+                "replaced": p.replaced and p.replaced.model_dump(mode="json"),
                 "proof": proved(context, catalog, n),
             }
             for n, p in profiles.items()
@@ -93,7 +93,7 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
         for c in recipe.chosen
     ]
     if context.is_json:
-        value = {"name": arguments.profile, "profile": profile.values(), "components": rows}
+        value = {"name": arguments.profile, "profile": profile.model_dump(mode="json"), "components": rows}
         value["proof"] = proved(context, catalog, arguments.profile)
         print_json(value)
         return ExitCode.DONE

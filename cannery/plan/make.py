@@ -149,9 +149,9 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...],
         "profile": recipe.name,
         # The arch itself is left out.
         "target": {k: v for k, v in asdict(recipe.target).items() if k != "arch"},
-        "base": [recipe.base.kind, recipe.base.line.values(), base],
+        "base": [recipe.base.kind, recipe.base.line.model_dump(mode="json"), base],
         "components": [[c.name, *_component_inputs(c)] for c in recipe.chosen],
-        "profile_file": recipe.profile.values(IN_NO_IMAGE, defaults=False),
+        "profile_file": recipe.profile.model_dump(mode="json", exclude=IN_NO_IMAGE, exclude_defaults=True),
         "locks": locks,
         # ATB's C++ ABI differs by arch (`cannery.recipe.environment`).
         "env": env,
@@ -180,7 +180,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
     user = plan.recipe.profile.user
     # The environment is also written into profile.d.
-    system = [plan.base_reference, plan.system_packages, plan.env, user.values() if user else None]
+    system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
     below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     start = plan.recipe.profile.workdir

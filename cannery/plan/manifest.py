@@ -90,10 +90,10 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
         ),
         **({"several_hosts": True} if recipe.profile.several_hosts else {}),
         "left_out": [asdict(lacking) for lacking in plan.left_out],
-        **({"substitutes": [s.values() for s in recipe.substitutes]} if recipe.substitutes else {}),
+        **({"substitutes": [s.model_dump() for s in recipe.substitutes]} if recipe.substitutes else {}),
         "forced": list(plan.forced),
-        "overrides": [o.values() for o in recipe.profile.overrides],
-        "excludes": [e.values() for e in recipe.profile.excludes],
+        "overrides": [o.model_dump() for o in recipe.profile.overrides],
+        "excludes": [e.model_dump() for e in recipe.profile.excludes],
     }
 
 

@@ -136,9 +136,8 @@ def _patched_by(recipe: Recipe, name: str, keys: Mapping[str, str], own: Sequenc
     for one in providers(recipe):
         sets, edits = one.component.patch_sets, [edit for edit in one.component.edits if edit.component == name]
         if one.name in keys and (edits or (sets and name in sets.repos.values())):
-            # Image digests still use the old name of `truncated`.
-            kept = {**sets.values({"truncated"}), "fuzz": sets.truncated} if sets else None
-            yield PatchedBy(one.name, _digest([keys[one.name], kept, [edit.values() for edit in edits]]))
+            inputs = [keys[one.name], sets.model_dump(mode="json", by_alias=True) if sets else None]
+            yield PatchedBy(one.name, _digest([*inputs, [edit.model_dump(mode="json") for edit in edits]]))
     for found in own:
         yield PatchedBy(found.origin, _digest([[file.name, file.digest] for file in found.files]))
 

@@ -239,7 +239,7 @@ class StandInSpec:
         """
         wheel, arch = self.torch_npu, self.target.arch
         content = {
-            "recipe": self.data.values(),
+            "recipe": self.data.model_dump(mode="json"),
             "target": asdict(self.target),
             "tree": repr(cann_tree(self, {})),
             "config": {"env": list(self.env.items()), "entrypoint": entrypoint(self.line.set_env)},

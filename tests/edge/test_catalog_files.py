@@ -18,7 +18,6 @@ from table_rows import contradictions
 
 from cannery import cli
 from cannery.catalog.compatibility import Rank
-from cannery.catalog.component import FromSource
 from cannery.catalog.errors import CatalogError, as_line
 from cannery.catalog.io.read import load_catalog
 from cannery.catalog.target import parse_cann, parse_chip
@@ -69,22 +68,6 @@ def problems(images: Path) -> str:
     assert parts
     assert all(part.where.startswith("images/") and part.what for part in parts)
     return "\n".join(map(as_line, parts))
-
-
-def test_values_of_models_are_what_pydantic_dumps(real: Catalog) -> None:
-    parts = real.components.values()
-    known = [
-        one
-        for part in parts
-        if isinstance(part, FromSource)
-        for one in (*part.revisions.values(), *part.releases.values())
-    ]
-    models = (*parts, *known, *real.profiles.values(), *real.bases.values(), real.standin)
-    assert known
-    for model in models:
-        assert json.dumps(model.values()) == json.dumps(model.model_dump(mode="json"))
-        own = model.model_dump(mode="json", exclude={"summary"}, exclude_defaults=True)
-        assert json.dumps(model.values({"summary"}, defaults=False)) == json.dumps(own)
 
 
 def test_every_profile_has_a_base_and_a_request(real: Catalog) -> None:
