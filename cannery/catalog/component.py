@@ -74,7 +74,8 @@ class PatchSets(Closed):
     folder: fields.RelativeText
     summary: fields.RelativeText | None = None
     repos: dict[fields.Name, fields.Name] = Field(min_length=1)
-    truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = {}
+    # Image digests still use the old name of the field.
+    truncated: dict[fields.Text, Annotated[int, Field(ge=1, le=2)]] = Field({}, serialization_alias="fuzz")
 
 
 class Edit(Closed):

@@ -354,3 +354,15 @@ def test_every_profile_has_its_golden_and_every_golden_its_case() -> None:
     assert {cell.arch for cell in SHOWN.values()} == {"amd64", "arm64"}
     assert {cell.chip for cell in SHOWN.values()} >= {"910b", "a3"}
     assert any(cell.os.startswith("openeuler") for cell in SHOWN.values())
+
+
+def test_the_digest_of_the_patches_of_a_source_stays() -> None:
+    """It is part of the tag of an image: another way to read the fields of a component must not change it."""
+    plan = outcome(SHOWN["verl-npu"]).plan
+    assert plan is not None
+    found = {step.name: [one.key for one in step.patched_by] for step in plan.sources if step.patched_by}
+    assert found == {
+        "transformers-src": ["0bccd3652266165a"],
+        "verl-npu": ["cf36a8c013a32801"],
+        "verl-src": ["c777485346e264c7"],
+    }
