@@ -81,7 +81,7 @@ def test_a_new_field_is_in_the_table_and_its_words_are_wanted() -> None:
     assert url == "| `url` | its URL | required | `url: x` | error |\n"
     assert mirrors == "| `mirrors` | ? | `[]` | ? | ? |\n"
     place = next(row for row in reference.field_rows((Profile,), table) if row.startswith("| `place`"))
-    words = "Its place in lists of profiles, lowest first; those that were replaced come last."
+    words = "Its place in lists of profiles, lowest first. Replaced profiles come last."
     assert place == f"| `place` | {words} | `50` | ? | ? |\n"
 
 
