@@ -172,7 +172,7 @@ def read_context(root: Path, options: Mapping[str, Any] = MappingProxyType({}), 
         what = (
             f"CANNERY_CACHE: {cache} {whose}is not a folder for the cache only: `clean` would remove your files in it"
         )
-        raise UsageError(what, hint=f"name a folder of its own, for example {cache / 'cannery-cache'}")
+        raise UsageError(what, hint=f"name a separate folder, for example {cache / 'cannery-cache'}")
     return Context(
         root=root,
         cache=cache,
@@ -199,7 +199,7 @@ def _folder(option: str, text: str | None, what: str) -> Path | None:
     except RuntimeError:  # ~user of an unknown user
         folder = None
     if folder is None or not folder.is_dir():
-        raise UsageError(f"{option}: {text!r} is no folder", hint=f"name the folder that holds {what}")
+        raise UsageError(f"{option}: {text!r} is not a folder", hint=f"name the folder that holds {what}")
     return folder
 
 

@@ -124,7 +124,7 @@ def of_file(document: Mapping[str, object], where: str, place: Callable[[str], s
         if name == MIRRORS:
             found |= _tables(value, where)
         elif name not in VALUES:
-            raise UsageError(f"{name!r} is no setting", where=where, hint=did_you_mean(name, {*VALUES, MIRRORS}))
+            raise UsageError(f"{name!r} is not a setting", where=where, hint=did_you_mean(name, {*VALUES, MIRRORS}))
         elif not isinstance(value, str) or not value.strip():
             raise UsageError(f"{name} is not a text", where=where, hint=EXAMPLE)
         else:
@@ -136,7 +136,7 @@ def _tables(value: object, where: str) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for kind, table in _table(value, MIRRORS, where).items():
         if kind not in KINDS:
-            what = f"{MIRRORS}.{kind} is no table of mirrors"
+            what = f"{MIRRORS}.{kind} is not a table of mirrors"
             raise UsageError(what, where=where, hint=did_you_mean(kind, KINDS))
         found |= _mirrors(kind, _table(table, f"{MIRRORS}.{kind}", where), where)
     return found
@@ -173,9 +173,9 @@ def _fault(kind: str, name: str, address: str) -> str:
             return error.what if "@" not in address else "the address has credentials in it"
         return ""
     if kind == "system" and not re.fullmatch(r"https?://[\w.:/~+-]+", name):
-        return "the name is no http address"
+        return "the name is not an http address"
     if kind == "system" and not re.fullmatch(r"https?://[\w.:/~+@%-]+", address):
-        return "the address is no http address"
+        return "the address is not an http address"
     problem = url_problem(address)
     if kind in {"index", "pages"} and ".whl" in address:
         problem = "is that of a wheel, and no index; put the wheel into a folder named by WHEELHOUSE"
@@ -191,7 +191,7 @@ def _reference_fault(text: str) -> str:
     try:
         parse_reference(f"{host}/{path}" if slash else f"{host}/x", "mirror")
     except UsageError:
-        return f"{text!r} is no registry or repository of one"
+        return f"{text!r} is not a registry or a repository of one"
     return "" if ":" not in path and "@" not in path else f"{text!r} has a tag or a digest"
 
 

@@ -49,7 +49,7 @@ class Tree:
 
 
 def places_of(component: Component, *, commit: bool) -> tuple[str, ...]:
-    """Return the places that the newest entry of a component was read from; () where it names none."""
+    """Return the places from which the newest entry of a component was read, or ()."""
     if not isinstance(component, FromSource):
         return ()
     entries: Iterable[Known] = component.revisions.values() if commit else component.releases.values()
@@ -68,7 +68,7 @@ def make_entry(tree: Tree, places: tuple[str, ...], day: str, without: tuple[str
         places = places or tuple(place for place in PLACES if place in tree.files)[:1]
         found = compare((), tree.files, places)
         if found.unread or not places:
-            what = f"{tree.what}: {'; '.join(found.unread) or 'no file says what it asks for'}"
+            what = f"{tree.what}: {'; '.join(found.unread) or 'no file lists its requirements'}"
             raise UsageError(what, hint="name the files that do: --from requirements.txt --from setup.py")
         value = {"requires": list(found.found), "requires_from": list(places)}
         read = " and ".join(places)

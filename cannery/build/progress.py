@@ -65,7 +65,7 @@ def get(item: Item, key: str, default: T) -> T:
 
 
 def data(item: Item, key: str) -> bytes:
-    """Return the bytes of a base64 text; none for a broken one."""
+    """Return the bytes of a base64 text, b"" for a broken one."""
     try:
         return base64.b64decode(get(item, key, ""))
     except ValueError:
@@ -241,7 +241,7 @@ class BuildState:
     def joined(self) -> bool:
         """Whether the step that failed began before this build: it belongs to an earlier build that was ending."""
         span = self.failed.span if self.failed else None
-        # Each build has this step of its own, timed by the engine's clock too.
+        # Each build begins with this step, which also has times of the engine's clock.
         loaded = [step.span[0] for step in self.steps.values() if step.span and step.name.text.startswith(_DEFINITION)]
         return span is not None and bool(loaded) and span[0] < min(loaded)
 

@@ -88,7 +88,7 @@ def _registry(value: str) -> str:
         parse_reference(f"{value}:tag")
     except UsageError as error:
         raise FaultError(
-            f"{value!r} is no repository of a registry", "written like registry.example/ascend/cann"
+            f"{value!r} is not a repository of a registry", "written like registry.example/ascend/cann"
         ) from error
     return value
 

@@ -180,7 +180,7 @@ def extended(name: str, documents: Mapping[str, YamlDocument], above: tuple[str,
         raise _fault(own, ("extends",), f"the profiles extend each other: {ring}", "remove one `extends`")
     base = extended(parent, documents, (*above, name))
     if not isinstance(base.value, dict):
-        raise _fault(own, ("extends",), f"{base.name} is no profile")
+        raise _fault(own, ("extends",), f"{base.name} is not a profile")
     inherited = {key: value for key, value in _left(own, base).items() if key not in OWN}
     merged = {**inherited, **own.value}
     lines = {(key,): own.lines[("extends",)] for key in merged} | {**own.lines}

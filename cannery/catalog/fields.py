@@ -168,7 +168,7 @@ def _date(value: str) -> str:
     if found != value:
         raise FaultError(f"{value!r} is not a date written like 2026-11-20")
     if not FIRST_DAY <= value <= LAST_DAY:
-        raise FaultError(f"{value} is no day on which packages are uploaded", f"a day from {FIRST_DAY} to {LAST_DAY}")
+        raise FaultError(f"{value} is out of range", f"a day from {FIRST_DAY} to {LAST_DAY}")
     return value
 
 

@@ -84,7 +84,7 @@ def canonical(text: str) -> str:
     """Return a CANN or driver version stripped and in lower case. Raises `ValueError` if it is not one."""
     value = text.strip().lower()
     if not WRITTEN.fullmatch(value):
-        raise ValueError(f"{text!r} is no version of CANN or of a driver")
+        raise ValueError(f"{text!r} is not a version of CANN or of a driver")
     return value
 
 

@@ -308,7 +308,7 @@ kept = (
 )
 
 # Containers and hosts.
-NETWORK = "host: the host's network, for jobs on several hosts; none: no network (default: a network of its own)"
+NETWORK = "host: the host's network, for jobs on several hosts; none: no network (default: its own network)"
 container = _below(
     "container",
     _one(

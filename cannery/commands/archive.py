@@ -144,7 +144,7 @@ def _here(place: ImagePlace, reference: str) -> Held:
         image = place.find(reference)
     if image is None:
         hint = "SINCE is a bundle or its side file, an archive of `save` or its side file, or an image on this host"
-        raise UsageError(f"{reference} is no file, and no image on this host", where="SINCE", hint=hint)
+        raise UsageError(f"{reference} is not a file or an image on this host", where="SINCE", hint=hint)
     return Held(image.id, image.platform, image.tags or (reference,), image.layers)
 
 
@@ -177,7 +177,7 @@ def load_file(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(what, where=str(path), hint=WRITTEN)
     side = read_side_of(path)
     if side is None and not tarfile.is_tarfile(path):
-        raise UsageError("this is no archive", where=str(path), hint=WRITTEN)
+        raise UsageError("this is not an archive", where=str(path), hint=WRITTEN)
     if side is None and not arguments.force:
         hint = f"copy it too, or the archive may be cut off; `build.py load {path} --force` loads it unchecked"
         raise FindingsError(f"{side_path(path).name} is not beside it", where=str(path), hint=hint)
@@ -270,7 +270,7 @@ def _opened(path: Path, side: SideFile | None) -> load_bundle.Bundle | None:
 def _check_platform(place: ImagePlace, side: SideFile, path: Path, *, is_forced: bool) -> None:
     own = f"linux/{place.engine.arch if isinstance(place, EnginePlace) else place.arch}"
     if side.image.platform != own and not is_forced:
-        hint = f"`build.py load {path} --force` loads it nevertheless, to hand it on to such a machine"
+        hint = f"`build.py load {path} --force` loads it anyway, to pass it on to such a machine"
         what = f"the image is for {side.image.platform}, and this host runs {own}"
         raise FindingsError(what, where=str(path), hint=hint)
 

@@ -67,7 +67,7 @@ def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
     if component is None and is_commit:
         raise UsageError(f"no component {name!r}", hint=did_you_mean(name, catalog.components))
     if not is_commit and not is_version(wanted):
-        raise UsageError(f"{wanted!r} is no version", hint="a commit has 40 hex digits")
+        raise UsageError(f"{wanted!r} is not a version", hint="a commit has 40 hex digits")
     table = table_of(component, commit=is_commit) if component else ""
     if component and wanted in (getattr(component, table) if table else ()) and not arguments.print_only:
         print(f"{catalog.file(f'components/{name}.yaml')} has {wanted} already")
@@ -202,5 +202,5 @@ def profile_like(text: str, name: str, where: str, summary: str = "") -> str:
     if node is None:
         return f'summary: "{new}"\n{text}'
     if not isinstance(node, ScalarNode):
-        raise UsageError("summary is no text", where=where)
+        raise UsageError("summary is not a text", where=where)
     return over(text, node, new)

@@ -38,7 +38,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
     catalog = context.catalog()
     root = Path(arguments.root).expanduser().absolute() if arguments.root else None
     if root is not None and not root.is_dir():
-        raise UsageError(f"{arguments.root!r} is no folder", where="--root", hint="name the top of a host's tree")
+        raise UsageError(f"{arguments.root!r} is not a folder", where="--root", hint="name the top of a host's tree")
     paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
     if root is None:
         facts = read_facts(sorted(paths), arguments.user, context.env)

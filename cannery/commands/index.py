@@ -92,10 +92,10 @@ def search(arguments: argparse.Namespace, context: Context) -> ExitCode:
         else:
             images = _images(context, parse_registry(arguments.registry))
     except InvalidRequirement as error:
-        raise UsageError(f"this is no requirement: {error}", hint="for example 'vllm>=0.20', in quotes") from error
+        raise UsageError(f"this is not a requirement: {error}", hint="for example 'vllm>=0.20', in quotes") from error
     except (OSError, ValidationError) as error:
         hint = "build.py index --registry HOST/PATH writes one"
-        raise UsageError("this is no index, or it cannot be read", where=arguments.index or "", hint=hint) from error
+        raise UsageError("this is not a readable index", where=arguments.index or "", hint=hint) from error
     found = tuple(one for one in images if one.has(wanted, target))
     if context.is_json:
         print(INDEX.dump_json(found, indent=1).decode())

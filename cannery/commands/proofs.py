@@ -84,14 +84,14 @@ def read_proof(path: Path) -> Proof:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
-            what = "this is no proof: it is no regular file, or larger than 1 MB"
+            what = "this is not a proof: it is not a regular file, or larger than 1 MB"
             raise UsageError(what, where=str(path), hint="name the file that verify --record wrote")
         return Proof.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="name a file") from error
     except ValidationError as error:
         hint = "`build.py verify PROFILE --level npu --record FILE` writes one on a host with NPUs"
-        raise UsageError(f"this is no proof: {_first(error)}", where=str(path), hint=hint) from error
+        raise UsageError(f"this is not a proof: {_first(error)}", where=str(path), hint=hint) from error
 
 
 def add(arguments: argparse.Namespace, context: Context) -> ExitCode:

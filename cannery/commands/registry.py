@@ -156,7 +156,7 @@ def _proof(context: Context, dock: Dock, catalog: Catalog, image: EngineImage, a
         return ""
     found = PARTIAL if has_passed(context.cache, image.id, digest, FILES) else UNVERIFIED
     if found != allowed:
-        hint = f"build.py verify {plan.recipe.name}, with the same options; --{found} pushes it under a tag of its own"
+        hint = f"build.py verify {plan.recipe.name}, with the same options; --{found} pushes it under a separate tag"
         what = "verify has passed in part" if found == PARTIAL else "verify has not passed"
         raise FindingsError(f"{what} for this image ({image.id[:19]}…)", where=plan.reference, hint=hint)
     return found

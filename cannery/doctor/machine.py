@@ -184,7 +184,7 @@ LONGEST_VERSION = 40  # characters that are printed
 # Docker's default size of shared memory.
 DOCKER_SHM = 64 << 20
 SHM = "/dev/shm"  # noqa: S108 - read only
-# Chips whose NPUs have network cards of their own.
+# Chips whose NPUs have their own network cards.
 WITH_NETWORK = frozenset({Chip.A1, Chip.A2, Chip.A3})
 
 

@@ -252,7 +252,7 @@ def folders(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
     """Report folders in place of files and nodes. Docker's -v makes a folder if the source is missing."""
     if facts.folders:
         names = sorted(facts.folders)
-        message = f"{', '.join(names)}: a folder in place of a file, as docker's -v makes of a missing one"
+        message = f"{', '.join(names)}: a folder instead of a file: docker's -v makes one for a missing file"
         step = f"rmdir {' '.join(names)}; then {DRIVER_PACKAGE} again, which brings the file"
         yield error("driver.folders", message, step)
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 # A hint for an engine that cannot resolve a host name. An engine does not see the variables of the shell.
 ENGINE_PROXY = (
-    "the engine has a proxy and a name service of its own, whatever this shell has: `docker info` shows its proxies, "
+    "the engine uses its own proxy and name service, not this shell's: `docker info` shows its proxies, "
     "which its daemon.json (`proxies`) or its service's environment sets"
 )
 

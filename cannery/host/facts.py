@@ -44,9 +44,9 @@ TEXTS = (
     *(INSTALL_INFO, PASSWD, GROUP, DAEMON_JSON, HCCN, RANKTABLE, RELEASE, MEMINFO, CPUINFO, FILESYSTEMS),
     *(MODULES, OS_RELEASE, f"{BINFMT}/qemu-aarch64", f"{BINFMT}/qemu-x86_64"),
 )
-# Paths that are files on a host with NPUs. Docker's -v makes an empty folder in place of a missing one.
+# Paths that are files on a host with NPUs. Docker's -v makes an empty folder instead of a missing file.
 _FILE = re.compile(r"/npu-smi$|/hccn_tool$|\.(info|conf|json)$")
-# Folders below /dev that hold nodes of the 950: docker gives a container all that is in such a folder.
+# Folders below /dev with nodes of the 950: docker gives a container all nodes of such a folder.
 NODE_FOLDERS = frozenset({"/dev/uburma", "/dev/ummu"})
 # No machine has a card with more than 4 digits.
 CARD = re.compile(r"/dev/davinci([0-9]{1,4})")

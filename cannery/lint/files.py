@@ -85,7 +85,7 @@ def _services(document: YamlDocument) -> Iterator[Container]:
         where = f"services.{name}"
         if not isinstance(service, dict):
             hint = "a service has keys: image, devices, volumes …"
-            raise UsageError(f"{where} is no mapping", where=document.name, hint=hint)
+            raise UsageError(f"{where} is not a mapping", where=document.name, hint=hint)
         command = service.get("command")
         words = map(str, command) if isinstance(command, list) else str(command or "").split()
         settings = [*_settings(where, service), *_nvidia(where, service)]

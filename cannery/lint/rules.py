@@ -121,7 +121,7 @@ def strange_image(case: Case) -> Iterator[Remark]:
     image = case.container.image
     if not re.match(r"[\w$`<{(]", image):
         what = f"{image or 'an empty word'} is where the image goes"
-        why = "docker takes the first word that is no option, and no option's value, for the image"
+        why = "docker takes the first word that is neither an option nor an option's value as the image"
         fix = "write the option before it, with two hyphens, such as --device; it takes one value each time"
         yield Remark(Severity.ERROR, "run.image.path", what, why, fix, image)
 

@@ -162,7 +162,7 @@ def own_sets(
         if chosen is None:
             if origin == USER_SETS:
                 known = {name for one in recipe.sources for name in (one.name, one.package)}
-                raise UsageError(f"{origin}: {repo!r} is no source of {recipe.name}", hint=did_you_mean(repo, known))
+                raise UsageError(f"{origin}: {repo!r} is not a source of {recipe.name}", hint=did_you_mean(repo, known))
             continue
         revision = revisions.get(chosen.name)
         fitting = find_set(group, revision) if revision else None

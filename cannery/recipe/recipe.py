@@ -184,7 +184,7 @@ class Recipe:
             component = one.component
             versions = {*component.releases, *(known.version for known in component.revisions.values())}
             raise UsageError(
-                f"what {one.name} {one.version} asks for is not known, so it can be checked and not locked",
+                f"the requirements of {one.name} {one.version} are not known, so it can be checked, but not locked",
                 hint=f"known: {', '.join(sorted(versions, key=Version))}; "
                 f"`build.py facts {one.name}=={one.version}` adds it to images/components/{one.name}.yaml",
             )

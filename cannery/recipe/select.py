@@ -128,7 +128,7 @@ def _released(catalog: Catalog, profile: Profile, text: str | None, local: tuple
         if name in own:
             raise UsageError(f"SOURCES: {name} is a tree of yours (SRC_{name})", hint="take one of the two")
         if name not in have:
-            what = f"SOURCES: {name} is no source at a commit that a known release can replace"
+            what = f"SOURCES: {name} is not a source at a commit that a known release can replace"
             raise UsageError(what, hint=did_you_mean(name, have))
     if not have:
         raise UsageError("SOURCES: no source of this profile has a release to take", hint="leave SOURCES out")
@@ -176,7 +176,7 @@ def _pinned(
     for name in wanted:
         if name not in known:
             hint = did_you_mean(name, known, "`build.py show` prints its components")
-            raise UsageError(f"--pin: {name} is no package of this profile", hint=hint)
+            raise UsageError(f"--pin: {name} is not a package of this profile", hint=hint)
     changed = tuple(_repinned(c, wanted[c.package]) if c.package in wanted else c for c in chosen)
     return changed, tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
 

@@ -31,7 +31,7 @@ BRACES = re.compile(rf"(?<![$\\\w{{])[\w./-]*{IN_BRACES.pattern}")
 # Symlinks of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's `latest`.
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
 MADE_LINK = re.compile(r"ln(?<!\wln)\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
-# What turns verification off, in lower case, by a word that it contains. Most instructions have none of the words.
+# {word: pattern that contains it} of what turns verification off, in lower case. Most instructions have no such word.
 UNVERIFIED = {
     "curl": r"\bcurl\b[^;&|]*\s(?:-[a-z]*k[a-z]*|--insecure)(?:\s|$)",
     "insecure": r"--allow-insecure-host\b|\buv_insecure_host\b|\binsecure\b.*\.curlrc\b"
@@ -118,7 +118,7 @@ def _is_private(text: str) -> bool:
 
 
 def _stays(one: Instruction, what: str) -> Finding:
-    why = "it stays in the image and its history, for everybody who pulls it"
+    why = "everybody who pulls the image can read it in its history"
     fix = "proxies reach RUN steps by themselves; anything secret is a build secret (templates/stages/system.j2)"
     return _error("lint-private", one, f"{one.keyword} holds {what}", why, fix)
 
@@ -132,7 +132,7 @@ def _unused(found: Sequence[Instruction]) -> Iterator[Finding]:
         name = match["name"]
         used = re.compile(rf"\$(?:{name}\b|\{{{name}[:}}])")
         if not any(used.search(other.rest) for other in found[number + 1 :]):
-            why = "who sets it believes that it does something"
+            why = "setting it has no effect"
             yield _error("lint-arg", one, f"ARG {name} is declared and never used", why, "use it, or remove it")
 
 
@@ -185,7 +185,7 @@ def _unverified(found: Sequence[Instruction]) -> Iterator[Finding]:
         matches = [re.search(pattern, text) for word, pattern in UNVERIFIED.items() if word in text]
         if spans := [match.span() for match in matches if match]:
             words = one.rest[slice(*min(spans))].strip()
-            why = "whoever is on the way can replace what is downloaded"
+            why = "anybody on the network can replace the download"
             fix = "give the site's CA to the build: cannery takes pip's, git's and SSL_CERT_FILE's"
             yield _error("lint-unverified", one, f"{words} turns verification off", why, fix)
 

@@ -185,7 +185,7 @@ def make_container(request: RunRequest, access: ChipAccess, host: HostNpus) -> C
             raise UsageError(f"-e {text!r} is not a variable", hint=hint)
         given[name] = value if equals else None
     if request.workdir is not None and not request.workdir.startswith("/"):
-        raise UsageError(f"--workdir: {request.workdir!r} is no path of a container", hint="a path from /")
+        raise UsageError(f"--workdir: {request.workdir!r} is not a path in a container", hint="a path from /")
     ours = (
         *home_env(request.run_as, request.user).items(),
         *((name, request.interface) for name in NAMES if request.interface),

@@ -80,7 +80,7 @@ def ray_job(container: Container, name: str, resource: str | None, arch: Arch, r
     if not command:
         raise UsageError("a RayJob needs a command", hint=ITS_COMMAND)
     if ray is not None and not ray.has_dashboard:
-        what = "KubeRay hands the command to Ray's dashboard, and the lock has Ray without it"
+        what = "KubeRay passes the command to Ray's dashboard, and the lock has Ray without it"
         raise UsageError(what, hint="a profile with ray[default], or --format raycluster")
     idle = replace(container, request=replace(container.request, command=()))
     cluster = ray_cluster(idle, _cluster_name(name)[:LONGEST_JOB].rstrip("-"), resource, arch, ray)

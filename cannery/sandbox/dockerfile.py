@@ -73,7 +73,7 @@ class Stage:
 
 
 def read_stages(text: str) -> dict[str, Stage]:
-    """Return the stages of a rendered Dockerfile by name. Raises `ValueError` for one that no template has."""
+    """Return the stages of a rendered Dockerfile by name. Raises `ValueError` for syntax that no template uses."""
     found: list[tuple[re.Match[str], list[Step]]] = []
     for one in instructions(text):
         if one.keyword != "FROM":
@@ -109,7 +109,7 @@ def base_names(stages: Mapping[str, Stage], name: str) -> set[str]:
 
 
 def _steps(one: Instruction) -> Iterator[Step]:
-    """Yield the step of an instruction; none for one about containers."""
+    """Yield the step of an instruction; instructions for containers have none."""
     line = f"{one.keyword} {one.rest}"
     if one.keyword == "RUN":
         yield _run(one.rest, line)

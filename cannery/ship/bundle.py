@@ -75,14 +75,14 @@ def read_side(text: str, where: str) -> SideFile:
         return TypeAdapter(SideFile).validate_json(text)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "copy it again with its archive, or make both again"
-        raise FindingsError("it is no side file of a Cannery archive", where=where, hint=hint) from error
+        raise FindingsError("it is not the side file of a Cannery archive", where=where, hint=hint) from error
 
 
 def file_faults(side: SideFile, size: int, sha256: str) -> tuple[str, ...]:
     """Return the faults of a file with `size` bytes and this hex SHA-256, compared with its side file."""
     if size != side.bytes:
         words = "cut off" if size < side.bytes else "another file"
-        return (f"it has {size} bytes in place of {side.bytes}: {words}",)
+        return (f"it has {size} bytes instead of {side.bytes}: {words}",)
     return () if sha256 == side.sha256 else (f"its sha256 is {sha256}, and should be {side.sha256}: it was changed",)
 
 

@@ -47,7 +47,7 @@ def parse_registry(text: str | None) -> str:
     try:
         parse_reference(f"{cleaned}/x", "REGISTRY")
     except UsageError:
-        raise UsageError("REGISTRY: it is no host[:port][/path] in lower case", hint=HINT) from None
+        raise UsageError("REGISTRY: it is not a host[:port][/path] in lower case", hint=HINT) from None
     return cleaned
 
 
@@ -120,7 +120,7 @@ def ids_of(image_id: str, digests: Iterable[str], reference: str) -> frozenset[s
 
 # The configuration of a manifest without one.
 EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
-# The fields of a subject, of those of a descriptor.
+# The fields of a descriptor that a subject has.
 SUBJECT = ("mediaType", "digest", "size")
 
 
@@ -188,4 +188,4 @@ def read_index(body: bytes) -> list[dict[str, Any]]:
         known = [one for one in found if isinstance(one["digest"], str)]
         return [one for one in known if isinstance(one.get("artifactType"), str | None)]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MalformedError("its list of referrers is no index") from error
+        raise MalformedError("its list of referrers is not an index") from error

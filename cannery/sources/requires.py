@@ -156,7 +156,7 @@ def _read_toml(reading: _Reading, path: str, text: str, what: str) -> None:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        reading.unread.append(f"{path} is no TOML: {error}")
+        reading.unread.append(f"{path} is not TOML: {error}")
         return
     project = _table(data, "project")
     if what == BUILD:
@@ -192,7 +192,7 @@ def install_requires(text: str) -> tuple[list[str], str]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
-        return [], f"it is no Python: {error}"
+        return [], f"it is not Python: {error}"
     calls = [
         node
         for node in ast.walk(tree)

@@ -104,7 +104,7 @@ def with_parents(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     every = {*found}
     for path in found:
         above = path
-        while (above := above.rpartition("/")[0]) and above not in every:  # else all above it is there
+        while (above := above.rpartition("/")[0]) and above not in every:  # otherwise all its parents are known
             every.add(above)
     return tuple(found.get(path) or Entry(path) for path in sorted(every))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The annotation by which a layout's readers find a tag.
 REF_NAME = "org.opencontainers.image.ref.name"
-# Repositories that a layer is known to be in, at most.
+# The most repositories that are recorded for a layer.
 MOST_ORIGINS = 6
 
 
@@ -98,7 +98,7 @@ def attributes(image_id: str, config: Mapping[str, Any], names: Iterable[str], s
 
 
 def parse_config(text: bytes) -> dict[str, Any]:
-    """Return an image's configuration as JSON values. Raises `ValueError` for one that no image can have."""
+    """Return an image's configuration as JSON values. Raises `ValueError` for an invalid one."""
     try:
         value = json.loads(text)
         settings = value.get("config") or {}
@@ -106,11 +106,11 @@ def parse_config(text: bytes) -> dict[str, Any]:
         texts = [*labels.values(), *(settings.get("Env") or ())]
         is_whole = all(DIGEST.fullmatch(one) for one in diff_ids(value)) and {*map(type, texts)} <= {str}
         is_whole &= isinstance(settings.get("Env") or [], list)
-        json.dumps(value, ensure_ascii=False).encode()  # half of a character is no text
+        json.dumps(value, ensure_ascii=False).encode()  # fails for half of a UTF-16 pair
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"no configuration of an image: {error}") from error
     if not is_whole:
-        raise ValueError("the image configuration names no layers, or labels or an environment that are no text")
+        raise ValueError("the image configuration names no layers, or labels or an environment that are not text")
     return cast("dict[str, Any]", value)
 
 

@@ -163,7 +163,7 @@ def url_secrets(url: str) -> frozenset[str]:
     _scheme, user, rest, is_odd = _parts(url)
     if is_odd and _is_plain(url):
         user, rest = "", url
-    # A token may be in place of the user, without a password.
+    # A token may replace the user, without a password.
     password = user.partition(":")[2] or user
     query = rest.partition("?")[2].partition("#")[0]
     # In an odd URL (`http:/user:password@host`), any colon may separate user and password.
@@ -254,12 +254,12 @@ def parse_reference(text: str, option: str = "BASE") -> ImageReference:
     if registry == DEFAULT_REGISTRY and "/" not in repository:
         repository = f"library/{repository}"
     if len(named) - len(colon + tag) > LONGEST:
-        raise UsageError(f"{option}: a name of more than {LONGEST} letters is no image reference", hint="shorten it")
+        raise UsageError(f"{option}: a name with over {LONGEST} letters is not an image reference", hint="shorten it")
     port = registry.rpartition(":")[2] if re.search(r":\d+$", registry) else "0"
     good = _REGISTRY.fullmatch(registry) and int(port) <= LAST_PORT and _REPOSITORY.fullmatch(repository)
     if not good or (colon and not _TAG.fullmatch(tag)) or (at and not DIGEST.fullmatch(digest)):
         hint = "[registry/]repository[:tag], in lower case but for the tag; a digest is @sha256: and 64 hex digits"
-        raise UsageError(f"{option}: {text!r} is no image reference", hint=hint)
+        raise UsageError(f"{option}: {text!r} is not an image reference", hint=hint)
     return ImageReference(registry, repository, tag or "latest", digest or None)
 
 

@@ -21,7 +21,7 @@ def root_node(text: str) -> MappingNode:
     """Return the nodes of a YAML text with their positions. Raises `TypeError` if it is not a mapping."""
     root = YAML().compose(text)
     if not isinstance(root, MappingNode):
-        raise TypeError("the text is no mapping")
+        raise TypeError("the text is not a mapping")
     return root
 
 

@@ -331,7 +331,7 @@ def test_a_profile_that_is_named(verify: Against) -> None:
 
 def test_words_that_do_not_go_together(verify: Against) -> None:
     for words, said in (
-        (("quickstart", "--against", ""), "is no image reference"),
+        (("quickstart", "--against", ""), "is not an image reference"),
         (("--against", "mine:1", "--require-npu"), "--require-npu does not go with --against"),
         (("--against", "mine:1", "--json"), "--json does not go with --against"),
         (("--against", "mine:1", "--cann", "8.5.0"), "--cann does not go with --against"),
@@ -339,8 +339,8 @@ def test_words_that_do_not_go_together(verify: Against) -> None:
         (("quickstar", "--against", "mine:1"), "did you mean quickstart?"),
         (("--against", "https://name:word@r.example/x"), "an image reference has no scheme"),
         ((), "PROFILE is missing"),
-        (("--against", "Foo:1"), "--against: 'Foo:1' is no image reference"),
-        (("--against", "foo:" + "a" * 129), "is no image reference"),
+        (("--against", "Foo:1"), "--against: 'Foo:1' is not an image reference"),
+        (("--against", "foo:" + "a" * 129), "is not an image reference"),
     ):
         code, _, err = verify(*words)
         assert code == 2

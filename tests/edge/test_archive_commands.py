@@ -128,7 +128,7 @@ def test_another_image_than_in_the_side_file_is_a_finding(tmp_path: Path) -> Non
 def test_a_text_is_no_archive(tmp_path: Path, force: bool) -> None:
     path = tmp_path / "README.md"
     path.write_text("# Cannery\n")
-    with pytest.raises(UsageError, match="this is no archive") as caught:
+    with pytest.raises(UsageError, match="this is not an archive") as caught:
         load.load_file(argparse.Namespace(file=str(path), force=force), context(tmp_path))
     assert (caught.value.where, "build.py bundle" in caught.value.hint) == (str(path), True)
 
@@ -147,7 +147,7 @@ def test_since_what_is_no_reference_is_not_asked_for(text: str) -> None:
     def asked(_name: str) -> None:
         raise AssertionError("the engine is asked")
 
-    with pytest.raises(UsageError, match="is no file, and no image on this host"):
+    with pytest.raises(UsageError, match="is not a file or an image on this host"):
         save._here(place(asked), text)
     for good in ("stack:1", digest("1"), "0123456789ab"):
         with pytest.raises(AssertionError, match="asked"):

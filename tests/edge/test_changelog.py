@@ -205,7 +205,7 @@ def an_archive_is_another_kind(_run: Run, _folder: Path) -> None:
     text = refused({"kind": "archive", "summary": "s", "hosts": {"github": "a/b"}})
     assert "'archive' is not known take a component of kind system, native or source" in text
     assert "WHEELHOUSE" in text
-    with pytest.raises(UsageError, match=r"mirrors\.files is no table of mirrors"):
+    with pytest.raises(UsageError, match=r"mirrors\.files is not a table of mirrors"):
         of_file({"mirrors": {"files": {"github": "https://m.example/{repository}/{file}"}}}, "f", str)
 
 

@@ -220,7 +220,7 @@ def test_dashes_are_no_options_value() -> None:
         (["check", "quickstart", "--pin", "torch"], ["--pin: 'torch' is not NAME==VERSION", "--pin ray=="]),
         (["check", "quickstart", "--pin", "torch=2"], ["'torch=2'"]),
         (["check", "quickstart", "--pin", "a==1,b==2"], ["separated by spaces: `--pin a==1 --pin b==2`"]),
-        (["check", "quickstart", "--pin", "trch==2.9.0"], ["trch is no package of this profile", "torch"]),
+        (["check", "quickstart", "--pin", "trch==2.9.0"], ["trch is not a package of this profile", "torch"]),
         (["check", "quickstart", "--pin", "ray==1", "--pin", "Ray==2"], ["pinned twice"]),
         (["check", "quickstart", "--upgrade", "ray"], ["unknown option --upgrade"]),
         (["outdated", "quikstart"], ["no profile 'quikstart'", "quickstart"]),
@@ -246,7 +246,7 @@ def test_dashes_are_no_options_value() -> None:
             ["--image: an image reference has no query"],
         ),
         *(
-            (["verify", "quickstart", f"--image={text}"], ["--image: ", "is no image reference"])
+            (["verify", "quickstart", f"--image={text}"], ["--image: ", "is not an image reference"])
             for text in ("", "Foo:1", "foo:", "foo:" + "x" * 129, "host.example/A/b:1")
         ),
         (["check", "quickstart", "--base", "host/x:1?token=word"], ["BASE: an image reference has no query or"]),

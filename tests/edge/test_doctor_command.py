@@ -246,7 +246,7 @@ def test_the_text_has_a_line_a_check_and_the_next_step_below_it(doctor: Doctor, 
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--root", "no/such/folder"], "--root: 'no/such/folder' is no folder"),
+        (["--root", "no/such/folder"], "--root: 'no/such/folder' is not a folder"),
         (["--root", ".", "--user", "nobody-at-all"], "no user 'nobody-at-all'"),
         (["quickstrat"], "quickstart"),
         (["quickstart", "--chip", "h100"], "CHIP: 'h100' is not known"),

@@ -187,8 +187,8 @@ def test_a_command_without_a_card_is_noted(capsys: pytest.CaptureFixture[str], t
         (["docker run 'a"], "the command:1: a quote"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
         (["--file", "no-such-file"], "no-such-file: cannot be read"),
-        (["--file", "/dev/zero"], "/dev/zero: is no regular file"),
-        (["--file", "/"], "/: is no regular file"),
+        (["--file", "/dev/zero"], "/dev/zero: is not a regular file"),
+        (["--file", "/"], "/: is not a regular file"),
         (["docker run a", "--chip", "zx"], "CHIP: 'zx' is not known"),
     ],
 )
@@ -310,7 +310,7 @@ def test_a_script_is_a_file_too(capsys: pytest.CaptureFixture[str], tmp_path: Pa
             "starts the next line as a command of its own",
         ),
         ("docker run --devcie /dev/davinci0 quay.io/ascend/cann:8.5.0", "docker refuses the whole command"),
-        ("docker run \u2014privileged quay.io/ascend/cann:8.5.0", "the first word that is no option"),
+        ("docker run \u2014privileged quay.io/ascend/cann:8.5.0", "the first word that is neither an option"),
     ],
 )
 def test_each_misread_word_has_its_own_reason(capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:

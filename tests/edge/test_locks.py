@@ -165,7 +165,7 @@ def test_a_byte_that_is_no_text_is_a_broken_lock(store: LockStore, profile: str)
     path = store.root / f"images/locks/{profile}/py3.11-amd64.txt"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"# {}\n\xff\n")
-    with pytest.raises(UsageError, match="byte 5 is no UTF-8") as caught:
+    with pytest.raises(UsageError, match="byte 5 is not UTF-8") as caught:
         read_locks(store, catalog(), recipe())
     assert caught.value.where == f"images/locks/{profile}/py3.11-amd64.txt"
 

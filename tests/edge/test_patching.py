@@ -419,7 +419,7 @@ def test_folder_of_ones_own_comes_after_the_plugin(stack: Stack, tmp_path: Path)
     ("rev", "repo", "code", "words"),
     [
         ("0123456789", "engine", 3, "PATCHES: the patches for engine are for 0123456789, engine is at "),
-        ("abcdefabc", "enginee", 2, "PATCHES: 'enginee' is no source of patched"),
+        ("abcdefabc", "enginee", 2, "PATCHES: 'enginee' is not a source of patched"),
         ("branch", "engine", 3, "is not named by a commit"),
     ],
 )

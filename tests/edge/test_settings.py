@@ -105,23 +105,23 @@ def test_the_cache_may_be_set_in_a_file(machine: Machine) -> None:
     ("text", "words"),
     [
         ("registry = \n", "not TOML"),
-        ('registri = "r.example/a"\n', "'registri' is no setting"),
+        ('registri = "r.example/a"\n', "'registri' is not a setting"),
         ("registry = 3\n", "registry is not a text"),
         ('registry = ""\n', "registry is not a text"),
         ('mirrors = "x"\n', "mirrors is not a table"),
-        ('[mirrors.regist]\n"quay.io" = "x.example"\n', "mirrors.regist is no table of mirrors"),
+        ('[mirrors.regist]\n"quay.io" = "x.example"\n', "mirrors.regist is not a table of mirrors"),
         ('[mirrors.registry]\n"quay.io" = 3\n', "neither an address nor a list"),
         ('[mirrors.registry]\n"quay.io" = []\n', "neither an address nor a list"),
         ('[mirrors.registry]\n"quay" = "x.example"\n', "does not begin with the host"),
         ('[mirrors.registry]\n"quay.io" = "https://x.example"\n', "has no scheme"),
-        ('[mirrors.registry]\n"quay.io" = "x.example/A"\n', "no registry or repository"),
+        ('[mirrors.registry]\n"quay.io" = "x.example/A"\n', "not a registry or a repository"),
         ('[mirrors.registry]\n"quay.io" = "x.example/a:1"\n', "has a tag"),
         ('[mirrors.index]\npytorch-cpu = "x.example/simple"\n', "has no scheme"),
         ('[mirrors.index]\ndefault = "https://x.example/a-1-py3-none-any.whl"\n', "a folder named by WHEELHOUSE"),
         ('[mirrors.pages]\npytorch-cpu = "file:///x/a-1-py3-none-any.whl"\n', "a folder named by WHEELHOUSE"),
         ('[mirrors.git]\ngithub = "https://x.example/mirror"\n', "has to contain {repository}"),
-        ('[mirrors.system]\nubuntu = "https://x.example/ubuntu"\n', "no http address"),
-        ('[mirrors.system]\n"http://a.example" = "https://x.example/a;b"\n', "no http address"),
+        ('[mirrors.system]\nubuntu = "https://x.example/ubuntu"\n', "not an http address"),
+        ('[mirrors.system]\n"http://a.example" = "https://x.example/a;b"\n', "not an http address"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_and_ends_with_2(machine: Machine, text: str, words: str) -> None:
@@ -195,7 +195,7 @@ def test_the_registry_of_the_settings_is_the_one_of_push(machine: Machine, capsy
     assert "REGISTRY is not set" in capsys.readouterr().err
     machine.here('registry = "Upper.example/TEAM"\n')
     assert cli.main(("push", "quickstart"), ROOT) == 2
-    assert "no host[:port][/path] in lower case" in capsys.readouterr().err
+    assert "not a host[:port][/path] in lower case" in capsys.readouterr().err
 
 
 def test_a_mirror_of_the_environment_is_no_wheel() -> None:

@@ -193,7 +193,7 @@ def test_a_tree_that_would_be_written_elsewhere_is_refused(exports: Exports, rep
     bare = exports.root / "served/owner/name.git"
     bare.parent.mkdir(parents=True)
     (repo.path / ".git").rename(bare)
-    with pytest.raises(FindingsError, match=rf"has '{name}/config', which is no path in a tree"):
+    with pytest.raises(FindingsError, match=rf"has the bad path '{name}/config'"):
         exports(commit)
 
 

@@ -303,7 +303,7 @@ def reader(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes] | None
 @pytest.mark.parametrize("name", ["../out.py", "a/../../b", "/etc/passwd", "a//b"])
 def test_a_tree_with_a_path_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     tar = packed(tmp_path / "tiny.tar", {name: "x"})
-    with tarfile.open(tar) as archive, pytest.raises(WheelError, match="no path below the folder of the source"):
+    with tarfile.open(tar) as archive, pytest.raises(WheelError, match="not a path below the folder of the source"):
         tree_leaves(Tree(tar, "/opt/src/tiny"), archive)
 
 

@@ -234,7 +234,7 @@ def test_everything_that_a_mirror_is_missing_is_reported_at_once(place: Place, r
         place(request(commit, "there"))
     assert there.tar.exists()
     place.mirror = tmp_path / "nowhere"
-    with pytest.raises(UsageError, match=r"GIT_MIRROR: '.*/nowhere' is no folder"):
+    with pytest.raises(UsageError, match=r"GIT_MIRROR: '.*/nowhere' is not a folder"):
         place(request(commit))
 
 
@@ -443,7 +443,7 @@ def test_a_folder_without_git_gives_all_its_files(place: Place, repo: Repo, tmp_
 
 
 def test_a_local_tree_that_cannot_be_taken_says_why(place: Place, repo: Repo, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"SRC_verl: '.*/none' is no folder"):
+    with pytest.raises(UsageError, match=r"SRC_verl: '.*/none' is not a folder"):
         place.local(tmp_path / "none")
     repo.commit({"a": "x"})
     with pytest.raises(UsageError, match="SRC_verl: it has no b, c/d"):

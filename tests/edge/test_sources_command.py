@@ -206,12 +206,12 @@ def test_check_takes_a_tree_and_reports_what_is_missing_in_it(small: Small, tmp_
     [
         (["--src", "engin=."], "SRC_engin: no source of served"),
         (["--src", "engine"], "--src: 'engine' is not NAME=DIR"),
-        (["--src", "engine=/nowhere"], "SRC_engine: '/nowhere' is no folder"),
-        (["--git-mirror", "/nowhere"], "GIT_MIRROR: '/nowhere' is no folder"),
+        (["--src", "engine=/nowhere"], "SRC_engine: '/nowhere' is not a folder"),
+        (["--git-mirror", "/nowhere"], "GIT_MIRROR: '/nowhere' is not a folder"),
         (["--sources", "commit"], "SOURCES: 'commit' is not known"),
-        (["--src", "engine=~nobody-has-this-name/x"], "SRC_engine: '~nobody-has-this-name/x' is no folder"),
-        (["--git-mirror", "~nobody-has-this-name"], "GIT_MIRROR: '~nobody-has-this-name' is no folder"),
-        (["--wheelhouse", "~nobody-has-this-name"], "WHEELHOUSE: '~nobody-has-this-name' is no folder"),
+        (["--src", "engine=~nobody-has-this-name/x"], "SRC_engine: '~nobody-has-this-name/x' is not a folder"),
+        (["--git-mirror", "~nobody-has-this-name"], "GIT_MIRROR: '~nobody-has-this-name' is not a folder"),
+        (["--wheelhouse", "~nobody-has-this-name"], "WHEELHOUSE: '~nobody-has-this-name' is not a folder"),
         (["--src", "engine=/", "--src", "engine=/usr"], "SRC_engine: named twice, '/' and '/usr'"),
     ],
 )
@@ -294,4 +294,4 @@ def test_a_release_that_is_pinned_already_is_reported(small: Small, index: StubI
     use(small, 'release: "0.11.0"')
     assert small("lock", "served").code == 0
     done = small("plan", "served", "--base", "standin", "--sources", "release:engine")
-    assert (done.code, "engine is no source at a commit" in done.err) == (2, True)
+    assert (done.code, "engine is not a source at a commit" in done.err) == (2, True)

@@ -165,7 +165,7 @@ def test_only_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "endless.yaml").symlink_to("/dev/zero")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     for name in ("pipe", "folder", "endless"):
-        with pytest.raises(UsageError, match="is no regular file"):
+        with pytest.raises(UsageError, match="is not a regular file"):
             read_yaml(tmp_path / f"{name}.yaml", name)
     with pytest.raises(UsageError, match="cannot be read"):
         read_yaml(tmp_path / "loop.yaml", "loop")

@@ -209,7 +209,7 @@ REASON = "long enough"
             ("exclude_newer_packages", "foo-bar"),
             "foo-bar and Foo_Bar are one package; remove one of them",
         ),
-        ({"exclude_newer": "9999-12-31"}, ("exclude_newer",), "9999-12-31 is no day on which packages are uploaded"),
+        ({"exclude_newer": "9999-12-31"}, ("exclude_newer",), "9999-12-31 is out of range"),
         ({"exclude_newer": "0001-01-01"}, ("exclude_newer",), "a day from 2000-01-01 to 2099-12-31"),
         (
             {"components": [{"name": "torch", "version": " 2.7.1"}]},

@@ -92,7 +92,7 @@ def test_a_release_in_a_profile_that_no_component_knows_is_judged_by_row(release
         assert way in text
     (unknown,) = answers(recipe, "release-unknown", catalog)
     assert f"vllm-ascend {release}" in unknown
-    with pytest.raises(UsageError, match=f"what vllm-ascend {release} asks for is not known"):
+    with pytest.raises(UsageError, match=f"the requirements of vllm-ascend {release} are not known"):
         lock_request(recipe)
 
 
@@ -195,7 +195,7 @@ def test_a_release_in_no_row_and_no_component_is_a_warning() -> None:
 
 
 def test_what_no_component_knows_is_not_locked() -> None:
-    with pytest.raises(UsageError, match=r"what vllm-ascend 0\.18\.0rc1 asks for is not known") as caught:
+    with pytest.raises(UsageError, match=r"the requirements of vllm-ascend 0\.18\.0rc1 are not known") as caught:
         lock_request(bound("verl-qwen3.5", pins=("vllm-ascend==0.18.0rc1",)))
     assert "`build.py facts vllm-ascend==0.18.0rc1` adds it to images/components/" in (caught.value.hint or "")
 

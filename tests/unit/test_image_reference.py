@@ -59,7 +59,7 @@ def test_parts(text: str, registry: str, repository: str, tag: str, digest: str 
     ],
 )
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(UsageError, match="is no image reference") as caught:
+    with pytest.raises(UsageError, match="is not an image reference") as caught:
         parse_reference(text)
     assert caught.value.what.startswith("BASE: ")
 

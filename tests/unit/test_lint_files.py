@@ -30,8 +30,8 @@ def settings(container: Container) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize(
     ("services", "what"),
     [
-        ("{a: b}", "services.a is no mapping"),
-        ("{a: }", "services.a is no mapping"),
+        ("{a: b}", "services.a is not a mapping"),
+        ("{a: }", "services.a is not a mapping"),
     ],
 )
 def test_what_is_no_form_of_compose(services: str, what: str) -> None:

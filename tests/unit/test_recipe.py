@@ -46,7 +46,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
         (Options(cann="8.0.0"), FindingsError, "no facts about CANN 8.0.0", "8.3.rc1, 8.5.0"),
         (Options(base="standin", python="3.10"), FindingsError, "only Python 3.11", "PYTHON=3.11"),
         (Options(base="stadnin"), UsageError, "BASE: 'stadnin'", "standin"),
-        (Options(base="me/Cann:1"), UsageError, "'me/Cann:1' is no image reference", "lower case"),
+        (Options(base="me/Cann:1"), UsageError, "'me/Cann:1' is not an image reference", "lower case"),
         (Options(base="8.5.0-a3-ubuntu22.04-py3.11"), UsageError, "is not a base of target", "CHIP"),
         (Options(base="https://host/repo"), UsageError, "BASE: an image reference has no scheme", "docker login"),
         (Options(base="http://u:s3cr3t@host/repo"), UsageError, "has no scheme (https://) and no cred", "docker login"),
@@ -143,8 +143,8 @@ def test_pins_change_components_and_add_locked_packages() -> None:
 @pytest.mark.parametrize(
     ("pins", "what", "hint"),
     [
-        (("rya==1",), "--pin: rya is no package of this profile", "ray"),
-        (("jemalloc==5",), "jemalloc is no package", ""),
+        (("rya==1",), "--pin: rya is not a package of this profile", "ray"),
+        (("jemalloc==5",), "jemalloc is not a package", ""),
         (("ray==1", "Ray==2"), "pinned twice, to 1 and 2", ""),
     ],
 )

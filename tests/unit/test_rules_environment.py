@@ -126,7 +126,7 @@ def test_two_trees_of_megatron() -> None:
         Finding(
             Severity.ERROR,
             "env",
-            "MEGATRON_LM_PATH=/opt/mine is no entry of PYTHONPATH=/opt/mine2:${PYTHONPATH}",
+            "MEGATRON_LM_PATH=/opt/mine is not in PYTHONPATH=/opt/mine2:${PYTHONPATH}",
             "two trees of Megatron: Python imports another one than the variable names (ms-swift pull 9245)",
             "put /opt/mine into PYTHONPATH, before ${PYTHONPATH}",
         ),
@@ -162,7 +162,7 @@ def test_megatrons_tree_counts_where_the_image_puts_it() -> None:
     assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher") == ()
     assert with_tree(MEGATRON_LM_PATH="/opt/src/patcher", PYTHONPATH="/mine:${PYTHONPATH}") == ()
     (finding,) = with_tree(MEGATRON_LM_PATH="/opt/mine")
-    assert finding.what == "MEGATRON_LM_PATH=/opt/mine is no entry of PYTHONPATH=${PYTHONPATH}:/opt/src/patcher"
+    assert finding.what == "MEGATRON_LM_PATH=/opt/mine is not in PYTHONPATH=${PYTHONPATH}:/opt/src/patcher"
 
 
 # ATB's C++ ABI (T12)

@@ -56,7 +56,7 @@ def test_what_is_no_side_file_is_named(change: dict[str, object]) -> None:
     "text", ["", "[]", "{}", "null", "{", '"x"', '{"schema": 1}', pytest.param("[" * 200_000, id="deep")]
 )
 def test_other_texts(text: str) -> None:
-    with pytest.raises(FindingsError, match="no side file"):
+    with pytest.raises(FindingsError, match="not the side file"):
         read_side(text, "x")
 
 

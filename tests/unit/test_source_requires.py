@@ -116,7 +116,7 @@ def test_pyproject_may_leave_them_to_files(listed: str) -> None:
     [
         ("[build-system]", "has no [project]: what the tree asks for is in setup.py or setup.cfg"),
         ('[project]\ndynamic = ["dependencies"]', "leaves its dependencies to setup.py: name that file as a place"),
-        ("[project", "is no TOML: Expected ']' at the end of a table declaration (at end of document)"),
+        ("[project", "is not TOML: Expected ']' at the end of a table declaration (at end of document)"),
     ],
 )
 def test_a_pyproject_that_says_too_little(text: str, sentence: str) -> None:
@@ -164,7 +164,7 @@ def test_a_list_that_only_a_run_would_give(text: str, line: int) -> None:
     [
         ("setup(**more)", "setup() is called with **, which may hold install_requires"),
         ("x = 1", "it has no call of setup()"),
-        ("def setup(:", "it is no Python: invalid syntax (<unknown>, line 1)"),
+        ("def setup(:", "it is not Python: invalid syntax (<unknown>, line 1)"),
     ],
 )
 def test_a_setup_py_without_the_list(text: str, sentence: str) -> None:

@@ -53,7 +53,7 @@ def test_the_reason_of_a_release_names_the_commit_that_it_stands_for() -> None:
     assert engine.reason == f"release 0.11.0 in place of commit {ENGINE[:12]} (SOURCES)"
 
 
-NO_SOURCE = "no source at a commit that a known release can replace"
+NO_SOURCE = "not a source at a commit that a known release can replace"
 
 
 @pytest.mark.parametrize(

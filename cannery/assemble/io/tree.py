@@ -34,7 +34,7 @@ def tree_leaves(tree: Tree, archive: tarfile.TarFile) -> dict[str, Leaf]:
     for member in archive:
         name = member.name.rstrip("/")
         if {"", ".", ".."} & set(name.split("/")):
-            raise WheelError(f"{tree.home}: {member.name!r} is no path below the folder of the source")
+            raise WheelError(f"{tree.home}: {member.name!r} is not a path below the folder of the source")
         path = f"{tree.home}/{name}"
         leaves[path] = _entry(member, path), partial(_read, archive, member)
     for file in tree.patched:
@@ -62,7 +62,7 @@ def _entry(member: tarfile.TarInfo, path: str) -> Entry:
     if member.isdir():
         return Entry(path, Kind.FOLDER, 0o755)
     if not member.isreg():
-        raise WheelError(f"{path} is no file, folder or link")
+        raise WheelError(f"{path} is not a file, folder or link")
     return Entry(path, Kind.FILE, 0o755 if member.mode & 0o100 else 0o644, member.size)
 
 

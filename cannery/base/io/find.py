@@ -231,7 +231,7 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
         return FindingsError(f"the base image does not exist for {arches}{lines}", where="base image", hint=hint)
     hints = [
         "mirrors.registry in cannery.toml names a mirror of a registry, BASE=<reference> a copy of the image",
-        "an image of that name on a running engine serves too: `docker pull` gets it by the engine's own proxy",
+        "an image with that name on a running engine is used too: `docker pull` uses the engine's own proxy",
         "BASE=standin (with PYTHON=3.11) builds without any registry, as a preview: nothing in it runs on an NPU",
     ]
     if any(isinstance(reason, DeniedError) for reason in reasons.values()):
@@ -241,4 +241,4 @@ def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
 
 
 def _short(found: BaseImage) -> str:
-    return f"{found.digest[:19]}…" if found.digest else "of no digest"
+    return f"{found.digest[:19]}…" if found.digest else "without a digest"

@@ -54,7 +54,7 @@ def host_secrets(
     """
     jobs = env.get("MAX_JOBS", "")
     if jobs and not re.fullmatch(r"[1-9]\d{0,3}", jobs):
-        raise UsageError(f"MAX_JOBS: {jobs!r} is no number of jobs", hint="1 to 9999, or unset it")
+        raise UsageError(f"MAX_JOBS: {jobs!r} is not a number of jobs", hint="1 to 9999, or unset it")
     with own_folder(cache / "secrets") as folder:
         mirrors = distribution_sources(host_release()) if suite else ()
         proxies = {name: value for name in PROXIES if (value := env.get(name) or env.get(name.upper()))}

@@ -82,7 +82,7 @@ class _Catalogs(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
         found = super().find_class(module, name)
         if not (module.startswith("cannery.") and isinstance(found, type) and found.__module__ == module):
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a catalog")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a catalog")
         return found
 
 

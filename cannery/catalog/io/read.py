@@ -57,7 +57,7 @@ def read_yaml_text(path: Path, name: str) -> str:
     try:
         # Reading a pipe or a device could block or never end.
         if path.exists() and not path.is_file():
-            raise UsageError("is no regular file", where=name, hint="put a file of that name there, or remove it")
+            raise UsageError("is not a regular file", where=name, hint="put a file of that name there, or remove it")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
@@ -351,7 +351,7 @@ def _unused(file: str, profile: Profile, catalog: Catalog) -> Iterator[Found]:
     wheels = {name for name in pinned if isinstance(catalog.components.get(name), Wheels)}
     for position, one in enumerate(profile.substitutes):
         if one.name not in wheels:
-            what = f"{one.name} is no wheel that this profile pins"
+            what = f"{one.name} is not a wheel that this profile pins"
             yield file, FaultError(what, did_you_mean(one.name, wheels), ("substitutes", position, "name"))
     if profile.replaced and profile.replaced.by not in catalog.profiles:
         what = f"no profile {profile.replaced.by!r}"

@@ -61,7 +61,7 @@ def files(subject: Subject) -> Iterator[Finding]:
             yield error(
                 "files",
                 f"{listed(names)} both bring {path}",
-                "each has a layer of its own, and the last layer would hide the path of the others",
+                "each is a separate layer, and the last one would hide the path of the others",
                 f"take {listed(names, 'or')} out of `components` in {subject.recipe.file}",
             )
 
@@ -158,7 +158,7 @@ def _megatron(env: Mapping[str, str], trees: tuple[str, ...]) -> Iterator[Findin
     if env[MEGATRON].rstrip("/") not in [entry.rstrip("/") for entry in path.split(":")]:
         yield error(
             "env",
-            f"{MEGATRON}={env[MEGATRON]} is no entry of {PYTHONPATH}={path}",
+            f"{MEGATRON}={env[MEGATRON]} is not in {PYTHONPATH}={path}",
             "two trees of Megatron: Python imports another one than the variable names (ms-swift pull 9245)",
             f"put {env[MEGATRON]} into {PYTHONPATH}, before {BEFORE}",
         )

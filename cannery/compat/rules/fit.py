@@ -73,7 +73,7 @@ def asked(subject: Subject) -> Iterator[Finding]:
         release, file = f"{source.name} {source.version}", f"images/components/{source.name}.yaml"
         fix = f"to lock and build it: `build.py facts {source.name}=={source.version}` adds it to releases in {file}"
         if rows_of(subject, source.package):
-            what = f"no component has what {release} asks for: it is judged by the table alone"
+            what = f"no component lists the requirements of {release}: only the table is checked"
             yield note("release-unknown", what, fix=fix)
         else:
             what = f"neither a component nor a row of the table has {release}: whether it fits is unknown"

@@ -114,7 +114,7 @@ def read_lock(store: LockStore, path: Path) -> Lock | None:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"byte {error.start} is no UTF-8, so this is no lock", where=name, hint=REMAKE) from error
+        raise UsageError(f"byte {error.start} is not UTF-8, so this is not a lock", where=name, hint=REMAKE) from error
     return parse_lock(text, name)
 
 

@@ -53,7 +53,7 @@ SETTINGS = ("-c", "core.quotePath=false", "-c", f"core.attributesFile={os.devnul
 DIFF = ("diff-tree", "--patch", "--binary", "--full-index", "--find-renames")
 APPLY = ("apply", "--whitespace=nowarn")
 AT_LINE = re.compile(r"(.*?)(?: at|\() ?line (\d+)\)?(?:: .*)?")
-EDITED = "make the patch again with `git diff`; who edits a hunk by hand must correct the counts in its header too"
+EDITED = "make the patch again with `git diff`; if you edit a hunk by hand, correct the counts in its header too"
 # The user's settings must not change how a patch is read.
 WITHOUT_CONFIG = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 CUT_OFF = "the file is cut off: make it again, or name it in `truncated` of the component that keeps it"

@@ -305,7 +305,7 @@ def _next_step(step: SourceStep, patches: PatchSet, inputs: PatchInputs) -> str:
     words = f"patches port {patches.repo} {patches.rev} {step.commit}"
     is_own = inputs.own_sets is not None and patches.origin.startswith(f"{USER_SETS}/")
     words += f" --patches {shlex.quote(str(inputs.own_sets))}" if is_own else ""
-    return f"`build.py {words}` merges what does not fit, and shows both sides where it cannot"
+    return f"`build.py {words}` merges what does not fit, and shows both sides of a conflict"
 
 
 def _changes(patches: PatchSet, result: PatchResult) -> PatchChanges:

@@ -36,7 +36,7 @@ def read_contents(path: Path) -> Contents:
     try:
         return of_manifest(str(path), json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"this is no manifest: {error}", where=str(path), hint=hint) from error
+        raise UsageError(f"this is not a manifest: {error}", where=str(path), hint=hint) from error
 
 
 def is_revision(root: Path, name: str) -> bool:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from cannery.sandbox.dockerfile import Stage, Step, StepMount
     from cannery.store.io.store import Store
 
-# Mounts of a box. What is written there is in no layer.
+# Mounts of a box. Files in them are in no layer.
 OF_BOXES = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - paths in an image
-# Files that a box mounts. Where the image does not have them, it makes empty ones.
+# Files that a box mounts. If the image does not have them, the box makes empty ones.
 MADE_EMPTY = ("/etc/hosts", "/etc/resolv.conf")
 
 

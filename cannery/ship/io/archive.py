@@ -107,7 +107,7 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_side_of(path: Path) -> SideFile | None:
-    """Return the side file of an archive, None if there is none. Raises `FindingsError` for a broken one."""
+    """Return the side file of an archive, or None. Raises `FindingsError` for a broken one."""
     beside = side_path(path)
     if beside.exists() and not beside.is_file():
         raise FindingsError("it is not a regular file", where=str(beside), hint="move it away")
@@ -116,7 +116,7 @@ def read_side_of(path: Path) -> SideFile | None:
     except FileNotFoundError:
         return None
     except ValueError as error:  # not UTF-8
-        raise FindingsError("it is no side file of a Cannery archive", where=str(beside)) from error
+        raise FindingsError("it is not the side file of a Cannery archive", where=str(beside)) from error
 
 
 def check_file(path: Path, side: SideFile, view: TransferView) -> None:
@@ -143,7 +143,7 @@ def check_members(path: Path) -> None:
             is_known = member.isfile() or member.isdir() or member.issym() or member.islnk()
             if not is_known or member.size < 0:
                 hint = "it is not from `docker save` or `build.py bundle`: make it again"
-                raise FindingsError(f"{member.name} in it is no file or folder", where=str(path), hint=hint)
+                raise FindingsError(f"{member.name} in it is not a file or a folder", where=str(path), hint=hint)
 
 
 # Layers as gzip. Each must be read before the next one is taken.

@@ -60,7 +60,7 @@ class Indexed(Closed):
         return fits and all(own.get(name) == value for name, value in target.items())
 
     def version_of(self, name: str) -> str:
-        """Return the version of a distribution, "" without it."""
+        """Return the version of a distribution, or ""."""
         return self.packages.get(canonicalize_name(name), "")
 
 

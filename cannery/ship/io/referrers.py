@@ -121,7 +121,7 @@ def _document(repository: Repository, kind: Kind, digest: str) -> Document:
 
 @contextmanager
 def _repository(reference: str, access: Access, hint: str) -> Iterator[Repository]:
-    """Yield the repository of a reference. Raises `NetworkError` with `hint` where it refuses something."""
+    """Yield the repository of a reference. Raises `NetworkError` with `hint` if it refuses a request."""
     with Repository(reference, access) as found, refusals(access, found.reference.registry, reference, hint):
         yield found
 

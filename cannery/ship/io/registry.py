@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cannery.plan import Plan
     from cannery.util.io.pip_settings import PipSettings
 
-# For a few requests in a row.
+# The limits of a few requests in a row.
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before each retry of a request of this host.
 REQUEST_WAITS = (0.3, 1.0)
@@ -98,7 +98,7 @@ def content_faults(dock: Dock, image: EngineImage) -> tuple[str, ...]:
 
 
 def published(dock: Dock, reference: str) -> Published | None:
-    """Return the content of a tag in the registry, None without one. Raises `NetworkError`."""
+    """Return the content of a tag in the registry, or None. Raises `NetworkError`."""
     with refusals(dock.access, dock.host, dock.host, UNREACHED), Repository(reference, dock.access) as repository:
         try:
             return repository.published(repository.reference.tag, arch=dock.arch)

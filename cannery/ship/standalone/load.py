@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ABOUT = "cannery.json"
 SCHEMA = 1
 BLOCK = 1 << 20
-# A configuration or a manifest is smaller than this; a larger file is a layer.
+# No configuration or manifest is larger than this.
 SMALL = 4 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -196,7 +196,7 @@ def _need(is_so: bool) -> None:  # noqa: FBT001 - as `assert`, which Python may 
 def find_base(bundle: Bundle, docker: Docker) -> dict[str, Any] | None:
     """Return an image of the engine that has the missing layers; None if the bundle is complete.
 
-    Any image serves that has them, whatever its name: a layer is known by its digest.
+    Any image that has them can be used, since a layer is identified by its digest.
     """
     base = bundle.about["base"]
     needed = {layer for layer in bundle.layers if layer not in bundle.held}
@@ -213,11 +213,11 @@ def find_base(bundle: Bundle, docker: Docker) -> dict[str, Any] | None:
 def layers_of(
     stream: IO[bytes], wanted: Sequence[str], small: dict[str, bytes], folder: str | None = None
 ) -> Iterator[tuple[str, IO[bytes], int]]:
-    """Yield the `wanted` layers of what `docker save` writes: diff id, content, bytes; each to be read at once.
+    """Yield the `wanted` layers in the output of `docker save`: diff id, content, bytes. Read each before the next one.
 
-    `small` gets {name: content} of the documents beside them. Engines write layers by their diff ids, below old ids, or
-    as gzip. Layers as zstd cannot be read here and are left out. What has to be unpacked is in `folder`, else in the
-    temporary one.
+    `small` gets {name: content} of the other documents. Engines write layers by their diff ids, below old ids, or as
+    gzip. Layers as zstd cannot be read here and are left out. Layers are unpacked in `folder`, or in the temporary
+    folder.
     """
     left = set(wanted)
     with tarfile.open(fileobj=stream, mode="r|") as tar:

@@ -95,7 +95,7 @@ def _add(tree: Tree, found: Found, prefix: str, obtain: Obtain, env: Mapping[str
     for mode, oid, name in _listed(request, found, env):
         path = prefix + name
         if is_bad_path(path):
-            raise FindingsError(f"{request.name}: the tree of {found.commit} has {path!r}, which is no path in a tree")
+            raise FindingsError(f"{request.name}: the tree of {found.commit} has the bad path {path!r}")
         if mode != GITLINK:
             tree.blobs[path] = Blob(Kind(mode), oid, found)
             continue

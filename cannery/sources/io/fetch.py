@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cannery.catalog.addresses import Host
     from cannery.sources.plan import Kind, SourceRequest
 
-# Sources at once.
+# Parallel fetches.
 WORKERS = 4
 # Increase this number when the tar of the same tree changes: older tars are then written again.
 LAYOUT = 1
@@ -86,7 +86,7 @@ def fetch_sources(requests: Sequence[SourceRequest], store: SourceStore) -> tupl
     """
     mirror, cache = store.mirror, store.cache.absolute()
     if mirror is not None and not mirror.is_dir():
-        raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is no folder", hint="name the folder with your git repositories")
+        raise UsageError(f"GIT_MIRROR: {str(mirror)!r} is not a folder", hint="name your folder of git repositories")
     stop, one_at_a_time = threading.Event(), threading.Lock()
 
     def say(text: str) -> None:

@@ -166,7 +166,7 @@ def local_tree(name: str, folder: Path, paths: tuple[str, ...], env: Mapping[str
     of `paths`.
     """
     if not folder.is_dir():
-        raise UsageError(f"SRC_{name}: {str(folder)!r} is no folder", hint="name the folder of your own tree")
+        raise UsageError(f"SRC_{name}: {str(folder)!r} is not a folder", hint="name the folder of your own tree")
     tree = OwnTree(folder.absolute())
     try:
         if (folder / ".git").exists():

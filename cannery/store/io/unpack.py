@@ -47,7 +47,7 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
     digest, begun = hashlib.sha256(), time.time() - 1  # a disk's clock may be behind
     with (
         tempfile.TemporaryFile() as words,
-        # Folders that a tar does not list are made by the umask.
+        # The umask is for folders that a tar does not list.
         subprocess.Popen((*COMMAND, str(folder)), stdin=subprocess.PIPE, stderr=words, env=env, umask=0o022) as process,
     ):
         into = cast("IO[bytes]", process.stdin)
@@ -56,7 +56,7 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
                 into.write(block)
                 digest.update(block)
             into.close()
-        except BrokenPipeError:  # tar has ended, and has written why
+        except BrokenPipeError:  # tar has ended and printed the reason
             with suppress(BrokenPipeError):
                 into.close()
         except BaseException:
@@ -82,7 +82,7 @@ def unpack(blocks: Iterable[bytes], folder: Path) -> str:
 def _finish(folder: Path, begun: float) -> None:
     """Turn whiteouts into those of overlayfs, and remove devices: a sandbox has its own.
 
-    Folders that the tar does not list get the time 0. With the time of today a step would take them for its own.
+    Folders that the tar does not list get the time 0. With the current time, they would look like changes of a step.
     """
     status = folder.stat()
     with os.scandir(folder) as found:
@@ -106,10 +106,10 @@ def _hide(path: Path) -> None:
     """Hide a path of lower layers; `path` is the whiteout."""
     if path.name == OPAQUE:
         os.setxattr(path.parent, opaque_attribute(), b"y")
-    elif not path.name.startswith(WHITEOUT * 2):  # else it is of aufs
+    elif not path.name.startswith(WHITEOUT * 2):  # or it is aufs's own file
         hidden = path.with_name(path.name.removeprefix(WHITEOUT))
         with suppress(FileNotFoundError):
-            if stat.S_ISDIR(hidden.lstat().st_mode):  # this layer has something itself: a folder hides theirs
+            if stat.S_ISDIR(hidden.lstat().st_mode):  # this layer has a folder there, which hides the lower one
                 os.setxattr(hidden, opaque_attribute(), b"y")
             return
         os.mknod(hidden, stat.S_IFCHR | 0o000, os.makedev(0, 0))
