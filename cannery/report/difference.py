@@ -70,6 +70,8 @@ class Difference:
 
 def difference(old: Contents, new: Contents) -> Difference:
     """Compare two images. A section that only one of them knows is not compared; `unknown` names it."""
+    if old.is_built != new.is_built:
+        old, new = replace(old, layers=None), replace(new, layers=None)
     pairs: dict[str, tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = {
         "image": _both(old.about, new.about),
         "packages": (old.packages, new.packages),
@@ -205,7 +207,8 @@ class Contents:
     - `packages`: {name: version}; `files`: {file name of a wheel: hex SHA-256}
     - `about`: {word: text} of the target, base and plan
     - `sources`: {component: version and commit}; `patches`: {name: digest}
-    - `layers`: {name: digest}, lowest first; `sizes`: {layer: bytes of wheels}
+    - `layers`: {name: digest}, lowest first, of a plan; if `is_built`, the DiffIDs of an image, which no plan has
+    - `sizes`: {layer: bytes of wheels}
     - `env`: {variable: value}
     """
 
@@ -218,6 +221,7 @@ class Contents:
     patches: Mapping[str, str] | None = None
     layers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
+    is_built: bool = False
 
 
 def of_lock(name: str, lock: Lock) -> Contents:

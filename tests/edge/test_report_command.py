@@ -171,6 +171,14 @@ def test_an_image_made_by_hand(build: Run, engine: dict[str, Any]) -> None:
     assert (found["changes"], found["layers"]["new"]) == ([], 0)
 
 
+def test_layers_of_a_plan_are_not_those_of_an_image(build: Run, engine: dict[str, Any]) -> None:
+    """A plan has the digests of what its layers are made from, and an image those of their content."""
+    found = value_of(build, "diff", "quickstart", "mine:1")
+    assert "layers" in found["not_compared"]
+    assert found["layers"] is None
+    assert {one["section"] for one in found["changes"]}.isdisjoint({"layers"})
+
+
 def test_an_image_that_is_not_there(build: Run, engine: dict[str, Any]) -> None:
     code, _, err = build("diff", "quickstart", "other:1")
     assert (code, "no image other:1" in err) == (2, True)
