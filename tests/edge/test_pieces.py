@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cannery.assemble.content import Content, Place, Wheel
+from cannery.assemble.content import Content, Made, Place, Wheel
 from cannery.assemble.io.layer import write_layer
 from cannery.assemble.io.sink import GzipSink, TarSink
 from cannery.errors import UnableError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cannery.store.describe import Layer
+    from cannery.store.io.pieces import PiecesPart
 
 PLACE = Place("3.11", 1_700_000_000)
 
@@ -116,24 +117,89 @@ def test_a_wheel_that_is_changed_damages_the_layer_which_is_made_again(store: St
     assert digest_of(content(store, again)) == layer.digest
 
 
-@pytest.mark.parametrize("name", ["0", "1", "2"])
-@pytest.mark.parametrize("is_cut", [True, False])
+@pytest.mark.parametrize("name", ["0", "1", "2", "pieces.json"])
+@pytest.mark.parametrize("instead", ["", "cut", "folder", "pipe", "link"])
 def test_a_layer_without_one_of_its_files_is_none(
-    store: Store, wheels: Sequence[Path], name: str, *, is_cut: bool
+    store: Store, wheels: Sequence[Path], name: str, instead: str
 ) -> None:
+    """`prune` may have been killed while it removed the folder."""
     layer = kept(store, wheels)
     image = store.put(config_of(layer.diff_id), "demo:1")
     path = store.blob_path(layer.digest) / name
     assert str(path) in store.files_of(image, ["demo:1"])[1], "a stamp looks at each of them"
-    if is_cut:
-        os.truncate(path, path.stat().st_size - 1)
-    else:
-        path.unlink()
+    data = path.read_bytes()
+    path.unlink()
+    if instead == "cut":
+        path.write_bytes(data[:-1])
+    elif instead == "folder":
+        path.mkdir()
+    elif instead == "pipe":
+        os.mkfifo(path)
+    elif instead == "link":
+        path.symlink_to("/dev/zero")
+    if (name, instead) == ("pieces.json", "cut"):
+        with pytest.raises(UnableError, match="the disk has damaged a part of this image"):
+            content(store, layer)
     assert store.layer(layer.diff_id) is None
     assert store.find("demo:1") is None
+    assert kept(store, wheels) == layer
 
 
-@pytest.mark.parametrize("text", ["[[0,", "[[7,0,5]]", "[[0,5,5],[1,0,999999999]]"])
+def test_a_wheel_that_is_replaced_while_it_is_read_is_written(store: Store, wheels: Sequence[Path]) -> None:
+    """Two runs compile the same byte code, and the later one replaces the zip file that the other has opened."""
+
+    def write(part: PiecesPart) -> Made:
+        with wheels[0].open("rb") as file:
+            other = wheels[0].with_name("other")
+            other.write_bytes(wheels[1].read_bytes())
+            other.replace(wheels[0])
+            data = file.read()
+            part.copy(file, 0, data)
+        return Made(digest_of(data), len(data))
+
+    layer = store.write(write)
+    assert layer.files == ()
+    assert digest_of(content(store, layer)) == layer.digest
+    assert list(store.folder.glob("writing/*")) == []
+
+
+def test_many_small_pieces_are_read_at_once(store: Store, wheels: Sequence[Path]) -> None:
+    layer = kept(store, wheels)
+    with store.open(layer) as stream:
+        assert stream.read(layer.size) == content(store, layer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "[[0,",
+            "\xff",
+            "[" * 100_000,
+            "5",
+            "null",
+            "{}",
+            '{"a": 1}',
+            "[]",
+            "[[]]",
+            "[0]",
+            "[[0,0]]",
+            "[[0,0,5,7]]",
+        ),
+        *("[[7,0,5]]", "[[0,5,5],[1,0,999999999]]", "[[0,0,5]]", "[[-1,0,5]]", "[[0,-5,5]]", "[[0,0,-5]]"),
+        *(
+            '[["0",0,5]]',
+            "[[0.0,0,5]]",
+            "[[0,0.5,5]]",
+            "[[0,0,NaN]]",
+            "[[0,Infinity,5]]",
+            "[[0,0,[5]]]",
+            "[[0,true,5]]",
+        ),
+        *(f"[[{10**30},0,5]]", f"[[0,{10**30},5]]", f"[[0,0,{10**30}]]", f"[{','.join(['[1,0,99]'] * 100_000)}]"),
+    ],
+)
 def test_a_damaged_list_of_pieces_is_a_damaged_layer(store: Store, wheels: Sequence[Path], text: str) -> None:
     layer = kept(store, wheels)
     (store.blob_path(layer.digest) / "pieces.json").write_text(text)

@@ -62,7 +62,7 @@ def written(wheel: Path, sink: type[TarSink]) -> tuple[Made, bytes]:
         return write_layer(content, PLACE, [], stream), stream.getvalue()
     with tempfile.TemporaryDirectory() as folder, PiecesPart(Path(folder, "part")) as part:
         made, path = write_layer(content, PLACE, [], part, sink), part.end()
-        data = Pieces(path).readall() if path.is_dir() else path.read_bytes()
+        data = Pieces(path, part.blob.size).readall() if path.is_dir() else path.read_bytes()
     assert part.blob == Blob(digest_of(data), len(data))
     return made, data
 

@@ -50,10 +50,10 @@ class Member:
         info = self._file.content
         return info if isinstance(info, ZipInfo) and info.compress_type == ZIP_DEFLATED else None
 
-    def blocks(self, also: Callable[[str, int, bytes], None] | None) -> Iterator[bytes]:
+    def blocks(self, also: Callable[[IO[bytes], int, bytes], None] | None) -> Iterator[bytes]:
         """Yield its bytes. Raises `WheelError` if they are damaged.
 
-        `also` gets the deflate stream in blocks: the wheel's path, the block's first byte in the wheel, and the block.
+        `also` gets the deflate stream in blocks: the open wheel, the block's first byte in the wheel, and the block.
         """
         info = self.packed
         if info is None:
@@ -62,7 +62,7 @@ class Member:
         worker, count, crc = deflate.decompressobj(-deflate.MAX_WBITS), 0, 0
         for start, block in self.stream(info):
             if also:
-                also(str(self._archive.filename), start, block)
+                also(self._stream, start, block)
             try:
                 data = worker.decompress(block)
             except deflate.error as error:
@@ -76,13 +76,17 @@ class Member:
 
     def stream(self, info: ZipInfo) -> Iterator[tuple[int, bytes]]:
         """Yield the deflate stream of a deflated file in blocks, each with its first byte in the wheel."""
-        stream, left = cast("IO[bytes]", self._archive.fp), info.compress_size
+        stream, left = self._stream, info.compress_size
         stream.seek(info.header_offset)
         name, extra = _LENGTHS.unpack(stream.read(_LENGTHS.size))
         at = stream.seek(name + extra, os.SEEK_CUR)
         while left and (block := stream.read(min(STEP, left))):
             yield at, block
             at, left = at + len(block), left - len(block)
+
+    @property
+    def _stream(self) -> IO[bytes]:
+        return cast("IO[bytes]", self._archive.fp)
 
     def _damaged(self, info: ZipInfo) -> WheelError:
         return WheelError(f"{posixpath.basename(self._archive.filename or '')}: {info.filename} is damaged")

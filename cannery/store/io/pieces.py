@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from cannery.store.describe import Blob
+from cannery.util.io.files import write_atomic
 
 PIECES = "pieces.json"
 
@@ -58,7 +59,7 @@ class PiecesPart(Part):
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder, self.files = folder, [folder / "0"]
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[IO[bytes], int] = {}
         self._pieces: list[list[int]] = []
         super().__init__(self.files[0].open("wb"))
 
@@ -73,25 +74,28 @@ class PiecesPart(Part):
         self._add(0, self.stream.tell(), len(data))
         return super().write(data)
 
-    def copy(self, path: str, start: int, data: bytes) -> None:
-        """Add bytes that the file `path` has from byte `start` on.
+    def copy(self, file: IO[bytes], start: int, data: bytes) -> None:
+        """Add bytes that an open file has from byte `start` on.
 
         They are written if the file cannot be linked, for example because it is on another disk.
         """
-        if path not in self._numbers:
-            self._numbers[path] = self._linked(Path(path))
-        if number := self._numbers[path]:
+        if file not in self._numbers:
+            self._numbers[file] = self._linked(file)
+        if number := self._numbers[file]:
             self._add(number, start, len(data))
             self.count(data)
         else:
             self.write(data)
 
-    def _linked(self, path: Path) -> int:
+    def _linked(self, file: IO[bytes]) -> int:
         """Link a file into the folder; return its number, 0 if it cannot be linked."""
         link = self.folder / str(len(self.files))
         try:
-            os.link(path.resolve(), link)
+            os.link(Path(file.name).resolve(), link)
         except OSError:
+            return 0
+        if not os.path.samestat(link.stat(), os.fstat(file.fileno())):  # another run has replaced it
+            link.unlink()
             return 0
         self.files.append(link)
         return len(self.files) - 1
@@ -109,21 +113,28 @@ class PiecesPart(Part):
         os.fsync(self.stream.fileno())
         if len(self.files) == 1:
             return self.files[0]
-        (self.folder / PIECES).write_text(json.dumps(self._pieces, separators=(",", ":")), encoding="utf-8")
+        write_atomic(self.folder / PIECES, json.dumps(self._pieces, separators=(",", ":")))
         return self.folder
 
 
 class Pieces(io.RawIOBase):
-    """The blob in a folder of pieces, as a file. Raises `ValueError` for a damaged list of pieces, and `OSError`."""
+    """The blob in a folder of pieces, as a file. Raises `ValueError` for a damaged list of pieces, and `OSError`.
 
-    def __init__(self, folder: Path) -> None:
+    `size` is the size of the blob.
+    """
+
+    def __init__(self, folder: Path, size: int) -> None:
         super().__init__()
-        self._pieces: list[list[int]] = json.loads((folder / PIECES).read_bytes())
-        self._ends = list(accumulate(piece[2] for piece in self._pieces))
+        self._pieces = _pieces((folder / PIECES).read_bytes())
+        self._ends = list(accumulate(length for _, _, length in self._pieces))
         self._at = 0
         with ExitStack() as stack:
-            numbers = range(1 + max(piece[0] for piece in self._pieces))
+            numbers = range(1 + max(number for number, _, _ in self._pieces))
             self._files = [stack.enter_context((folder / str(n)).open("rb", buffering=0)) for n in numbers]
+            sizes = [os.fstat(file.fileno()).st_size for file in self._files]
+            is_inside = all(start + length <= sizes[number] for number, start, length in self._pieces)
+            if not is_inside or self._ends[-1] != size:
+                raise ValueError("a list of pieces does not fit its files")
             self._stack = stack.pop_all()
 
     def readable(self) -> bool:
@@ -140,19 +151,31 @@ class Pieces(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
-        """Read."""
-        index = bisect_right(self._ends, self._at)
-        if index == len(self._pieces):
-            return 0
-        number, start, size = self._pieces[index]
-        left = self._ends[index] - self._at
-        data = os.pread(self._files[number].fileno(), min(len(buffer), left), start + size - left)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+        """Fill a buffer, from as many pieces as that takes."""
+        rest = memoryview(buffer)
+        while rest and (index := bisect_right(self._ends, self._at)) < len(self._pieces):
+            number, start, size = self._pieces[index]
+            left = self._ends[index] - self._at
+            count = os.preadv(self._files[number].fileno(), [rest[:left]], start + size - left)
+            if not count:  # the file was cut off since it was opened
+                break
+            self._at += count
+            rest = rest[count:]
+        return len(buffer) - len(rest)
 
     def close(self) -> None:
         """Close the files."""
         if not self.closed:
             self._stack.close()
         super().close()
+
+
+def _pieces(text: bytes) -> list[tuple[int, int, int]]:
+    """Parse a list of pieces. Raises `ValueError` for a damaged one."""
+    try:
+        found = [(number, start, size) for number, start, size in json.loads(text)]
+    except (TypeError, RecursionError) as error:
+        raise ValueError("no list of pieces") from error
+    if {type(value) for piece in found for value in piece} != {int} or min(map(min, found)) < 0:
+        raise ValueError("no list of pieces")
+    return found

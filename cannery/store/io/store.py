@@ -29,7 +29,7 @@ from cannery.engine.oci import engine_image
 from cannery.errors import FindingsError, UnableError, UsageError
 from cannery.store.describe import Blob, Layer, attributes, diff_ids, full_name, parse_config
 from cannery.store.io.packed import inflated, pack, read_blocks
-from cannery.store.io.pieces import Pieces, PiecesPart
+from cannery.store.io.pieces import PIECES, Pieces, PiecesPart
 from cannery.store.io.unpack import unpack
 from cannery.util.addresses import DIGEST, digest_of, split_digest
 from cannery.util.io.files import remove_path, sha256_bytes, write_atomic, writing
@@ -79,7 +79,8 @@ class Store:
         path = self.blob_path(layer.digest)
         if not layer.files:
             return path.stat().st_size == layer.size
-        return all((path / str(number)).stat().st_size == size for number, size in enumerate(layer.files))
+        numbered = enumerate(layer.files)
+        return (path / PIECES).is_file() and all((path / str(n)).stat().st_size == size for n, size in numbered)
 
     def has(self, diff_id: str) -> bool:
         """Whether the store knows a layer."""
@@ -190,7 +191,7 @@ class Store:
         """Open a blob to read it from byte `start` on. Raises `OSError`, and `UnableError` for a damaged one."""
         path = self.blob_path(blob.digest)
         try:
-            stream = Pieces(path) if path.is_dir() else path.open("rb", buffering=0)
+            stream = Pieces(path, blob.size) if path.is_dir() else path.open("rb", buffering=0)
         except (ValueError, FileNotFoundError) as error:
             remove_path(path)
             raise self._damaged(blob.digest) from error
@@ -325,8 +326,9 @@ class Store:
     def _files(self, layer: Layer) -> list[Path]:
         """Return the files on this disk that have a layer."""
         path = self.blob_path(layer.digest)
-        found = [path / str(number) for number in range(len(layer.files))] or [path]
-        return [] if layer.is_remote else found
+        if layer.is_remote or not layer.files:
+            return [] if layer.is_remote else [path]
+        return [path / PIECES, *(path / str(number) for number in range(len(layer.files)))]
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""
