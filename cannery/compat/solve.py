@@ -18,12 +18,12 @@ from cannery.catalog.compatibility import CANN, PYTHON, Row
 from cannery.catalog.target import distance, parsed_version, without_build
 from cannery.compat.subject import (
     Subject,
-    can_be_on_cann,
     here,
     holds,
     is_held,
     listed,
     misfits,
+    on_cann,
     phrase,
     rows_of,
     unmet,
@@ -85,7 +85,7 @@ class Solver:
         if wrong is None:
             return moved
         for more in self._options(proposed, moved, *wrong):
-            can_fit = all(can_be_on_cann(proposed, *release) for release in more.items())
+            can_fit = all(on_cann(proposed, one, [version]) for one, version in more.items())
             found = self.completed({**moved, **more}, cann) if can_fit else None
             if found is not None:
                 return found
@@ -145,7 +145,9 @@ class Solver:
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
         """Return what may move to fix a misfit: another release of `name`, or of `key` where `name` has moved."""
         if self._may_move(name, moved):
-            known = releases(proposed, proposed.rows.get(name, ()))
+            every = proposed.rows.get(name, ())
+            fitting = on_cann(proposed, name, dict.fromkeys(row.version for row in every))
+            known = releases(proposed, (row for row in every if row.version in fitting))
             beside = {row.version: self._beside(proposed, row, moved) for row in known}
             able = {version: more for version, more in beside.items() if more is not None}
             options = [{name: version, **able[version]} for version in self._ranked(proposed, name, able)]

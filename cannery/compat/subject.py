@@ -284,20 +284,23 @@ def supporting(subject: Subject, name: str, key: str = CANN) -> tuple[Row, ...]:
     return tuple(row for row in rows if {name, key} <= row.fits.keys() and is_held(subject, row, name, key))
 
 
-def can_be_on_cann(subject: Subject, name: str, version: str) -> bool:
-    """Whether `judged` can find that a release fits the CANN of the target, whatever else of the set moves."""
+def on_cann(subject: Subject, name: str, versions: Iterable[str]) -> list[str]:
+    """Return the `versions` that `judged` can find to fit the CANN of the target, if other packages of the set move."""
     table, cann = subject.table, subject.recipe.target.cann
-    rows = table.rows_of(name, version)
-    naming = [row for row in rows if CANN in row.fits]
-    if any(is_held(subject, row, CANN) or table.compatible_with(name, row.fits[CANN], cann) for row in naming):
-        return True
-    # A source with a row that names no CANN may be judged by that row.
-    always = {row.source for row in naming} - {row.source for row in rows if CANN not in row.fits}
-    if all(table.sources[source].rank is Rank.BUILD for source in always):
-        return True
     others = (row for other in subject.with_rows(name, CANN) for row in subject.rows[other])
-    naming = [row for row in others if CANN in row.fits and takes(row.fits.get(name, ""), version)]
-    return any(is_held(subject, row, CANN) for row in naming)
+    supporting = [row.fits[name] for row in others if {name, CANN} <= row.fits.keys() and is_held(subject, row, CANN)]
+
+    def can_fit(version: str) -> bool:
+        rows = table.rows_of(name, version)
+        naming = [row for row in rows if CANN in row.fits]
+        if any(is_held(subject, row, CANN) or table.compatible_with(name, row.fits[CANN], cann) for row in naming):
+            return True
+        # A source with a row that names no CANN may be judged by that row.
+        always = {row.source for row in naming} - {row.source for row in rows if CANN not in row.fits}
+        is_weak = all(table.sources[source].rank is Rank.BUILD for source in always)
+        return is_weak or any(takes(cell, version) for cell in supporting)
+
+    return [version for version in versions if can_fit(version)]
 
 
 def other_number(subject: Subject, name: str) -> str:

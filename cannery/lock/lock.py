@@ -303,7 +303,7 @@ def wheel_rank(file: str, python: str, arch: Arch) -> tuple[int, int, str] | Non
     except InvalidWheelFilename:
         return None
     known = target_tags(python, arch)
-    ranks = [known[tag] for tag in tags if tag in known]
+    ranks = [rank for tag in tags if (rank := known.get(tag)) is not None]
     if not ranks:
         return None
     return min(ranks), -(build[0] if build else 0), file
