@@ -27,7 +27,7 @@ from cannery.util.addresses import BASE_DIGEST, BASE_NAME, pinned, split_digest
 from cannery.vocab import Arch, BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cannery.catalog.component import System
     from cannery.lock.lock import Lock, LockedPackage
@@ -122,9 +122,10 @@ def _merge_smallest(
         shared[owner] = sorted([*shared.get(owner, []), package], key=lambda p: p.name)
 
 
-def planned_environment(recipe: Recipe) -> Mapping[str, str]:
-    """Return the complete environment of an image: that of its base and the additions of the profile."""
-    return image_environment(recipe, expand_env(recipe.base.line, recipe.target, recipe.base.tag))
+def environments(recipe: Recipe, arches: Iterable[Arch]) -> dict[Arch, Mapping[str, str]]:
+    """Return the complete environment of an image by arch: that of its base and the additions of the profile."""
+    base = expand_env(recipe.base.line, recipe.target, recipe.base.tag)
+    return {arch: image_environment(with_arch(recipe, arch), base) for arch in sorted(arches)}
 
 
 def _digest(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -240,7 +241,7 @@ def make_plan(recipe: Recipe, inputs: Inputs) -> Plan:
     packages = sorted({p for c in system for p in _packages(c, family)})
     links = [link for c in system for link in _links(c, family, recipe.target.arch)]
     links += [Link(path, target) for path, target in tree_links(recipe)]
-    env = {arch: planned_environment(with_arch(recipe, arch)) for arch in sorted(inputs.locks)}
+    env = environments(recipe, inputs.locks)
     plan = Plan(
         recipe=recipe,
         lock=lock,

@@ -6,10 +6,11 @@ gives the same layers for every user. Programs write to other folders at run tim
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
 
 from cannery import __version__
 from cannery.catalog.component import Native
@@ -98,8 +99,15 @@ def manifest(plan: Plan, compatibility: Compatibility) -> dict[str, Any]:
 
 
 def manifest_text(plan: Plan, compatibility: Compatibility) -> str:
-    """Return the text of the manifest in the image."""
-    return json.dumps(manifest(plan, compatibility), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    """Return the manifest as it is in the image: JSON with sorted keys, indented by one space."""
+    # It is `json.dumps(…, indent=1, sort_keys=True, ensure_ascii=False)`, which Python does not do in C.
+    return to_json(_sorted(manifest(plan, compatibility)), indent=1).decode() + "\n"
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def labels(plan: Plan) -> dict[str, str]:

@@ -239,3 +239,13 @@ def test_several_hosts_are_a_fact_of_the_profile(root: Path) -> None:
     jsonschema.validate(value, json.loads((root / "docs/manifest.schema.json").read_text()))
     assert value["several_hosts"] is True
     assert "npu.network" in value["may_skip"]
+
+
+@given(st.text())
+def test_its_text_is_what_json_writes(text: str) -> None:
+    made = plan()
+    odd = made.recipe.profile.model_copy(update={"summary": text})
+    made = replace(made, recipe=replace(made.recipe, profile=odd))
+    value = manifest(made, compatibility())
+    written = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False)
+    assert manifest_text(made, compatibility()) == f"{written}\n"
