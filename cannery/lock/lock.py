@@ -248,16 +248,16 @@ def _header(first: str, where: str) -> dict[str, Any]:
 
 def _packages(lines: list[str], where: str) -> Iterator[LockedPackage]:
     """Yield the packages from the lines after the header. Errors have the first line of the entry."""
-    entries: list[tuple[int, str]] = []
+    entries: list[tuple[int, list[str]]] = []
     for number, line in enumerate(lines, 2):
         if not line.strip() or line.startswith("#"):
             continue
         if line.startswith(" ") and entries:
-            start, above = entries.pop()
-            entries.append((start, f"{above}\n{line}"))
+            entries[-1][1].append(line)
         else:
-            entries.append((number, line))
-    for number, text in entries:
+            entries.append((number, [line]))
+    for number, parts in entries:
+        text = "\n".join(parts)
         found = ENTRY.fullmatch(text)
         if not found:
             raise _broken(where, number, f"not an entry of a lock: {text[:200]!r}")

@@ -63,7 +63,7 @@ class Choice(Generic[C_co]):
     commit: str | None = None
     release: str | None = None
 
-    @property
+    @cached_property
     def known(self) -> Known | None:
         """The catalog's facts about a source at its pin; None if there are none, and for other kinds."""
         if not isinstance(self.component, FromSource):
@@ -91,12 +91,12 @@ class Choice(Generic[C_co]):
         name = self.package + (f"[{','.join(sorted(own))}]" if own else "")
         return f"{name}=={self.full_version}" if self.version else name
 
-    @property
+    @cached_property
     def index(self) -> str | None:
         """The only index that it may come from; None is the default index."""
         return self.component.index_on(self.arch, self.version) if isinstance(self.component, Wheels) else None
 
-    @property
+    @cached_property
     def full_version(self) -> str | None:
         """The pinned version with the local segment of the component's index (`2.13.0+cpu`)."""
         if self.version is None or "+" in self.version or not isinstance(self.component, Wheels):
@@ -163,12 +163,12 @@ class Recipe:
         """The profile's file, for messages."""
         return f"images/profiles/{self.name}.yaml"
 
-    @property
+    @cached_property
     def wheels(self) -> tuple[ChosenWheels, ...]:
         """The components that are installed from wheels, in the profile's order."""
         return tuple(self._of(Wheels))
 
-    @property
+    @cached_property
     def sources(self) -> tuple[ChosenSource, ...]:
         """The components that are built from a git repository or a release, in the profile's order."""
         return tuple(self._of(FromSource))
@@ -189,7 +189,7 @@ class Recipe:
                 f"`build.py facts {one.name}=={one.version}` adds it to images/components/{one.name}.yaml",
             )
 
-    @property
+    @cached_property
     def system(self) -> tuple[Choice[System], ...]:
         """The components that are system packages, in the profile's order."""
         return tuple(self._of(System))
@@ -229,6 +229,8 @@ class Recipe:
 
 def with_arch(recipe: Recipe, arch: Arch) -> Recipe:
     """Return the same recipe for another CPU architecture."""
+    if arch is recipe.target.arch:
+        return recipe
     chosen = tuple(replace(one, arch=arch) for one in recipe.chosen)
     return replace(recipe, target=replace(recipe.target, arch=arch), chosen=chosen)
 
