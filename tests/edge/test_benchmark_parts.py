@@ -122,3 +122,21 @@ def test_ratios_are_of_the_same_case() -> None:
         "480.0",
         "48.0",
     ]
+
+
+def test_the_matrix_is_planned_and_rendered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rendering, file = module("rendering"), tmp_path / "digests.json"
+    monkeypatch.setattr(sys, "argv", ["rendering.py", "--json", str(file)])
+    every = [
+        cell for cell in rendering.matrix(rendering.read_context(FOLDER.parent).catalog()) if cell[0] == "quickstart"
+    ]
+    assert len(every) == 8, "two architectures, two chips, two bases"
+    monkeypatch.setattr(rendering, "matrix", lambda catalog: every)
+    rendering.main()
+    assert capsys.readouterr().out.startswith("8 images, 0 of them refused: ")
+    digests = json.loads(file.read_text())
+    assert len(digests) == 8
+    # `standin` is the own base of quickstart.
+    assert len(set(digests.values())) == 4
