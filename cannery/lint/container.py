@@ -132,9 +132,10 @@ class Container:
         found = self.last(key)
         return (found.value or "") if found else ""
 
-    def switch(self, key: str) -> Setting | None:
-        """Return the setting that turns a switch on, or None."""
-        found = self.last(key)
+    @property
+    def privileged(self) -> Setting | None:
+        """The setting that makes the container privileged, or None."""
+        found = self.last("privileged")
         return found if found and found.value in {None, "true", "1", "True"} else None
 
     @cached_property
@@ -297,7 +298,7 @@ class Case:
     @cached_property
     def nodes_come(self) -> bool:
         """Whether something other than --device adds the nodes of NPUs."""
-        return bool(self.container.switch("privileged") or self.runtime or self.cdi or self.plugin)
+        return bool(self.container.privileged or self.runtime or self.cdi or self.plugin)
 
     @cached_property
     def uses_npu(self) -> bool:

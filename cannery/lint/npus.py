@@ -134,7 +134,7 @@ def foreign_nodes(case: Case) -> Iterator[Remark]:
 def mounted_nodes(case: Case) -> Iterator[Remark]:
     """Report nodes that are mounted: they cannot be opened without --device or a device rule."""
     mapped = {device.source for device in case.container.devices}
-    if case.container.switch("privileged") or case.container.all("device-cgroup-rule"):
+    if case.container.privileged or case.container.all("device-cgroup-rule"):
         return
     for source, _, word in case.container.mounts:
         node = source.rstrip("/")
@@ -149,7 +149,7 @@ def mounted_nodes(case: Case) -> Iterator[Remark]:
 
 def privileged(case: Case) -> Iterator[Remark]:
     """Warn that --privileged exposes every card, even if other options name single nodes."""
-    setting, cards = case.container.switch("privileged"), case.container.cards
+    setting, cards = case.container.privileged, case.container.cards
     if setting is not None:
         beside = f"; naming the nodes of {', '.join(map(str, cards))} does not limit it" if cards else ""
         what = f"{setting.word} exposes every card of the host{beside}"

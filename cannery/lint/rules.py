@@ -215,7 +215,7 @@ def _index(case: Case, word: str, numbers: list[int]) -> Iterator[Remark]:
     meant = [cards.index(number) for number in numbers] if set(numbers) <= set(cards) else []
     fix = f"-e {VISIBLE}={','.join(map(str, meant))}" if meant else f"numbers of 0..{len(cards) - 1}, or leave it out"
     # A privileged container sees the host's cards.
-    severity = Severity.WARNING if case.container.switch("privileged") else Severity.ERROR
+    severity = Severity.WARNING if case.container.privileged else Severity.ERROR
     yield Remark(severity, "run.visible.index", what, why, fix, word)
 
 

@@ -60,8 +60,8 @@ def test_what_a_mount_gives_and_hides(mount: str, path: str, gives: bool, hides:
 
 def test_a_setting_that_is_given_twice() -> None:
     found = container(("shm-size", "1g"), ("shm-size", "2g"), ("privileged", "true"), ("privileged", "false"))
-    assert (found.value("shm-size"), found.value("user"), found.switch("privileged")) == ("2g", "", None)
-    assert container(("privileged", None)).switch("privileged") is not None
+    assert (found.value("shm-size"), found.value("user"), found.privileged) == ("2g", "", None)
+    assert container(("privileged", None)).privileged is not None
 
 
 def test_variables() -> None:

@@ -156,7 +156,7 @@ jobs:
   v: {runs-on: y}
 """)
     assert (first.where, first.image, first.cards) == ("jobs.t.container", "a/b:${matrix_version}", (0,))
-    assert first.switch("privileged")
+    assert first.privileged
     assert [(mount.source, mount.target) for mount in first.mounts] == [("/a", "/b"), ("/c", "/d")]
     assert (second.where, second.value("shm-size")) == ("jobs.t.services.db", "1g")
     assert (third.where, third.image) == ("jobs.u.container", "x:1")
