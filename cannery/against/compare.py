@@ -73,7 +73,7 @@ class Image:
 
 def version_files(bases: Mapping[str, BaseLine]) -> tuple[str, ...]:
     """Return the files in which CANN records its versions."""
-    return tuple(dict.fromkeys(path for _name, _pattern, path in _asked(bases)))
+    return tuple(dict.fromkeys(path for _name, _pattern, path in _version_files(bases)))
 
 
 def read_facts(config: EngineImage, seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> Image:
@@ -96,7 +96,7 @@ def read_facts(config: EngineImage, seen: Mapping[str, Any], bases: Mapping[str,
     )
 
 
-def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str], str]]:
+def _version_files(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str], str]]:
     """Yield (part of CANN, pattern of its version, path) of each version file of the base lines."""
     for file in (file for line in bases.values() for file in line.version_files):
         pattern = re.escape(file.line).replace(re.escape("{version}"), r"(\S+)")
@@ -106,7 +106,7 @@ def _asked(bases: Mapping[str, BaseLine]) -> Iterator[tuple[str, re.Pattern[str]
 
 def _cann(seen: Mapping[str, Any], bases: Mapping[str, BaseLine]) -> dict[str, str]:
     """Return the version of each part of CANN. Of several, the environment's is used, or else the newest."""
-    asked = [*_asked(bases), *((TOOLKIT, TOOLKIT_VERSION, path) for path in seen if path.endswith(".info"))]
+    asked = [*_version_files(bases), *((TOOLKIT, TOOLKIT_VERSION, path) for path in seen if path.endswith(".info"))]
     found = [(*seen[path], name, pattern) for name, pattern, path in asked if path in seen]
     versions = [
         (is_used, order(match[1]), name, without_build(match[1].lower()))
@@ -275,14 +275,14 @@ class Comparison:
         return all(one.kind is Kind.NOTE for one in self.differences)
 
     @property
-    def _own(self) -> set[str]:
+    def _expected_names(self) -> set[str]:
         return {*self.expected.packages} | self.expected.named
 
     @property
     def extras(self) -> tuple[str, ...]:
         """`name version` of packages that the profile does not have."""
         packages = sorted(self.image.packages.items())
-        return tuple(f"{name} {one.version}" for name, one in packages if name not in self._own | TOOLS)
+        return tuple(f"{name} {one.version}" for name, one in packages if name not in self._expected_names | TOOLS)
 
     @property
     def distance(self) -> tuple[int, float]:
@@ -292,7 +292,7 @@ class Comparison:
         """
         sources = self.expected.catalog.sources.items()
         engines = {package_of(name, one) for name, one in sources if one.hosts}
-        lacking = (engines & self.image.packages.keys()) - self._own
+        lacking = (engines & self.image.packages.keys()) - self._expected_names
         count = len(self.expected.packages) + 2
         place = (self.image.toolkit == self.expected.cann) + (self.image.python == self.expected.recipe.target.python)
         return len(lacking), 1 - (len(self.equal) + place) / count

@@ -48,7 +48,7 @@ def failure(state: BuildState, log: str) -> CanneryError:
     tail = step.tail if step else ()
     if step is None and _ENGINE.search(text):
         return UnableError(_short(text), where="engine", hint="is it running, and may this user reach it?")
-    where = _where(step)
+    where = _stage_of(step)
     if _NO_SPACE.search(text) or any(_NO_SPACE.search(line) for line in tail):
         hint = f"free some disk space (`build.py clean` shows what Cannery holds); full log: {log}"
         return UnableError(f"no space left for the build\n{_short(text)}", where=where, hint=hint)
@@ -108,7 +108,7 @@ def _what_failed(step: Step | None, text: str, state: BuildState, log: str) -> s
     return "\n".join([*what, f"  full log: {log}"])
 
 
-def _where(step: Step | None) -> str:
+def _stage_of(step: Step | None) -> str:
     return "" if step is None else f"stage {step.name.stage}" if step.name.is_step else step.name.stage
 
 

@@ -326,7 +326,9 @@ class Parser(argparse.ArgumentParser):
             name = unknown.split("=")[0]
             near = [f"--{one}" for one in nearest(name.lstrip("-"), [o.lstrip("-") for o in known])]
             hint = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` lists the options"
-            raise UsageError(f"unknown option {name}", hint=GONE_OPTIONS.get(name) or _takers(name, self.prog) or hint)
+            raise UsageError(
+                f"unknown option {name}", hint=GONE_OPTIONS.get(name) or _commands_with(name, self.prog) or hint
+            )
         hint = (
             "put a command for the container behind `--`"
             if self.prog.endswith((" run", " shell"))
@@ -450,7 +452,7 @@ def _refuse_unquoted(first: str | None) -> None:
         raise UsageError("lint-run: the command has to be one argument", hint=hint)
 
 
-def _takers(option: str, prog: str) -> str:
+def _commands_with(option: str, prog: str) -> str:
     """Return a text with the commands that have an option which `prog` does not have, or ""."""
     parsers = _children(make_parser())
     parsers |= {f"{name} {word}": one for name, sub in parsers.items() for word, one in _children(sub).items()}

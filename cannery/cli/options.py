@@ -37,7 +37,7 @@ def _one(spelt: str, words: str | None = None, **about: Any) -> Option:  # noqa:
     return Option(tuple(names), {"metavar": values[0] if values else None, "help": words, **about})
 
 
-def _switch(name: str, words: str, dest: str | None = None) -> Option:
+def _flag(name: str, words: str, dest: str | None = None) -> Option:
     return Option((name,), {"action": "store_true", "help": words, "dest": dest})
 
 
@@ -169,7 +169,7 @@ versions = _below(
     "versions and sources",
     _listed("--pin NAME==VERSION", "use this version in place of the profile's, for this run (repeatable)"),
     _one("--sources WHICH", RELEASES),
-    _switch("--force", FORCE),
+    _flag("--force", FORCE),
 )
 MIRROR = "take git repositories from this folder instead of the network"
 git_mirror = _below("versions and sources", _one("--git-mirror DIR", MIRROR))
@@ -179,9 +179,9 @@ patch_sets = _below("versions and sources", _one("--patches DIR", SETS))
 sources = (*git_mirror, *patch_sets, *own_trees)
 
 # Options for the output.
-as_json = (_switch("--json", "print JSON"),)
-settings = (_switch("--settings", "show the settings of this machine, and where each was read, instead of a profile"),)
-every_note = (_switch("--all", "print every note of a long list"),)
+as_json = (_flag("--json", "print JSON"),)
+settings = (_flag("--settings", "show the settings of this machine, and where each was read, instead of a profile"),)
+every_note = (_flag("--all", "print every note of a long list"),)
 document = (_one("--output FILE", "file to write (default: standard output)"),)
 older = (_one("--against OLD", "also report what changed since OLD: anything that `diff` takes"),)
 shell = (_one("shell", "bash or zsh", choices=("bash", "zsh")),)
@@ -206,7 +206,7 @@ new_base = (_one("line LINE", "CANN version, for example 9.2.0"), _one("source S
 PLACES = "file to read requirements from, for example setup.py (repeatable; default: those of the newest entry)"
 fact = (
     _one("fact NAME==WHAT", "a component, and a version on the package index or a full commit hash"),
-    _switch("--print", "print the entry instead of writing it", dest="print_only"),
+    _flag("--print", "print the entry instead of writing it", dest="print_only"),
     _listed("--from PLACE", PLACES, dest="places"),
     _listed("--without GLOB", "leave out requirements on packages that match, for example 'nvidia-*' (repeatable)"),
     _one("--as-version VERSION", "for a commit: the version that the package has at it"),
@@ -235,24 +235,24 @@ locked = _below("build", _one("--locked", LOCKED, action=argparse.BooleanOptiona
 WAYS = "who makes layers of wheels: assemble (this host), bake (BuildKit), auto (default: this host if it can)"
 build = _below(
     "build",
-    _switch("--no-verify", "do not verify the image"),
-    _switch("--no-cache", "make every layer again, without the build cache"),
-    _switch("--no-stamp", "check and build even if nothing has changed since the last run"),
+    _flag("--no-verify", "do not verify the image"),
+    _flag("--no-cache", "make every layer again, without the build cache"),
+    _flag("--no-stamp", "check and build even if nothing has changed since the last run"),
     _one("--builder NAME", "build with this buildx builder and load the image from it (real bases only)"),
     _one("--cache REF", "read BuildKit's cache from this reference in a registry, and write it there"),
     _one("--with", WAYS, choices=("auto", "assemble", "bake"), dest="way", default="auto"),
-    _switch("--reuse", "pull the image from REGISTRY if it is there, and build it otherwise"),
+    _flag("--reuse", "pull the image from REGISTRY if it is there, and build it otherwise"),
 )
-again = _below("verify", _switch("--verify-again", "run verify even if this image has already passed"))
+again = _below("verify", _flag("--verify-again", "run verify even if this image has already passed"))
 REQUIRE_NPU = "exit with code 4 if the NPU checks cannot run, instead of skipping them"
-proof = _below("verify", _switch("--require-npu", REQUIRE_NPU))
+proof = _below("verify", _flag("--require-npu", REQUIRE_NPU))
 AGAINST = "compare an image that was made by hand with PROFILE, or with the nearest profile"
 RECORD = "write a proof to FILE: the results, without names of the host (needs NPUs, and --level npu or train)"
 verified = _below(
     "verify",
     _one("--image REF", "verify this image instead of the profile's"),
     _one("--against IMAGE", AGAINST),
-    _switch("--all", "print every check, as -v does (default: failures, warnings and one line for each level)"),
+    _flag("--all", "print every check, as -v does (default: failures, warnings and one line for each level)"),
     _listed("--level", LEVEL_HELP, choices=LEVELS),
     _one("--record FILE", RECORD, type=_file),
 )
@@ -269,14 +269,14 @@ WHERE = "docker (default if an engine is running), store (Cannery's image store)
 several = _below(
     "build",
     _one("--output WHERE", f"where to put the image: {WHERE}", type=_output),
-    _switch("--push", "push the image to REGISTRY after verify has passed"),
-    _switch("--keep-going", "with several images: continue with the others if one fails"),
+    _flag("--push", "push the image to REGISTRY after verify has passed"),
+    _flag("--keep-going", "with several images: continue with the others if one fails"),
 )
 REGISTRY = "HOST/PATH/<profile>:<tag>"
 registry = _below("registry", _one("--registry HOST/PATH", f"registry of the images: {REGISTRY}"))
 ATTACHED = "attach bill of materials (CycloneDX, SPDX) and provenance; the registry must accept OCI manifests"
 SIGNED = "sign with cosign: KEY is what `cosign --key` takes, or keyless; further words in it are options of cosign"
-trusted = _below("registry", _switch("--attach", ATTACHED), _one("--sign KEY", SIGNED))
+trusted = _below("registry", _flag("--attach", ATTACHED), _one("--sign KEY", SIGNED))
 index_folder = (_one("--output DIR", "folder to write index.json and index.html to (default: out/index)"),)
 wanted = (
     _one(
@@ -289,7 +289,7 @@ SINCE = "write only the layers that OLD does not have; OLD is a bundle, its .tar
 since = (_one("--since OLD", SINCE),)
 archive_to_load = (
     _one("file FILE", "file that bundle or save wrote; its FILE.json must be beside it"),
-    _switch("--force", "load it without FILE.json, or for another architecture"),
+    _flag("--force", "load it without FILE.json, or for another architecture"),
 )
 kept = (
     _one("kinds KIND", f"what to remove (default: nothing): {', '.join(CLEAN_KINDS)}", nargs="*", type=_clean_kind),
@@ -321,15 +321,15 @@ container = _below(
     _one("--interface NAME", "with --network host: network interface for HCCL and gloo"),
     _listed("-v --volume SRC:DST", "mount a folder, as docker run does (repeatable)"),
     _listed("-e --env NAME[=VALUE]", "set a variable, as docker run does (repeatable)"),
-    _switch("--no-caches", "do not mount your caches of models (huggingface, modelscope)"),
+    _flag("--no-caches", "do not mount your caches of models (huggingface, modelscope)"),
     _one("--name", "name of the container"),
     _one("--workdir DIR", "working directory in the container (default: the image's)"),
     _one("--user UID[:GID]", "user and group, by number (default: the image's)"),
 )
 command_in_container = _below(
     "start or print",
-    _switch("--detach", "run in the background, and print the container's id"),
-    _switch(
+    _flag("--detach", "run in the background, and print the container's id"),
+    _flag(
         "--print", "start nothing; print the command or file, for a host that has all devices of the chip", dest="show"
     ),
     _one("--format", "format of --print (default: docker)", choices=tuple(form.value for form in RunFormat)),

@@ -121,7 +121,7 @@ def _base(since: str | None, place: ImagePlace, held: Held, context: Context) ->
     """
     if not since:
         return None
-    base = held_in(Path(since)) or _here(place, since)
+    base = held_in(Path(since)) or _local_image(place, since)
     if base.platform != held.platform:
         what, hint = (
             f"{since} is for {base.platform}, and the image for {held.platform}",
@@ -137,7 +137,7 @@ def _base(since: str | None, place: ImagePlace, held: Held, context: Context) ->
     return base
 
 
-def _here(place: ImagePlace, reference: str) -> Held:
+def _local_image(place: ImagePlace, reference: str) -> Held:
     image = None
     with suppress(UsageError):  # an engine reports an error, not a missing image, for an invalid reference
         parse_reference(reference, "SINCE")

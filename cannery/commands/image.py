@@ -76,9 +76,9 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         catalog, plan, _ = planned(context, arguments.profile, options, hashes)
     check_cache_space(context.cache, plan)
     if plan.recipe.pins and not (arguments.builder or arguments.no_cache or arguments.way == Way.BAKE):
-        one = _tried(arguments, context, catalog, plan)
+        one = _make_trial(arguments, context, catalog, plan)
         if one is not None:
-            return _proved(arguments, *one)
+            return _verify_and_push(arguments, *one)
     plan, differs = on_found_base(context, plan, other_builder=bool(arguments.builder))
     show_findings(context, differs)
     with heartbeat(context.say, lambda: "fetching the sources that patches change"):
@@ -93,7 +93,7 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
             check_store_space(place.store.folder, plan)
         how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
         made = built(work, folder, how, _dock(arguments, work) if arguments.registry else None)
-    return _proved(arguments, work, made)
+    return _verify_and_push(arguments, work, made)
 
 
 def _dock(arguments: argparse.Namespace, work: Work) -> Dock:
@@ -165,7 +165,9 @@ def _builder(arguments: argparse.Namespace, context: Context, plan: Plan) -> str
     return found or None
 
 
-def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan) -> tuple[Work, Built] | None:
+def _make_trial(
+    arguments: argparse.Namespace, context: Context, catalog: Catalog, plan: Plan
+) -> tuple[Work, Built] | None:
     """Make the image of a trial as one layer on the locked image; None if the whole image has to be built."""
     place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
@@ -180,7 +182,7 @@ def _tried(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
         return work, tried(work, trial)
 
 
-def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
+def _verify_and_push(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     """Verify an image, set its moving tags, and write or push it if the options say so."""
     plan = work.plan
     why = "" if arguments.no_verify or isinstance(work.place, EnginePlace) else work.place.why_not
@@ -189,7 +191,7 @@ def _proved(arguments: argparse.Namespace, work: Work, made: Built) -> Outcome:
     pushed = arguments.proof if arguments.push else ""
     is_unable = bool(why) and pushed != UNVERIFIED
     code = ExitCode.UNABLE if is_unable else exit_code(result)
-    lesser = _lesser(work, result, why, pushed)
+    lesser = _partial_proof(work, result, why, pushed)
     references = plan.references[:1] if lesser else _tagged(work, code)
     value = _value(plan, references, made, result) | ({"error": lesser} if is_unable else {})
     outcome = Outcome(code, table(plan, references, made, result), value)
@@ -223,7 +225,7 @@ def _measured(place: ImagePlace, made: Built) -> Built:
     return replace(made, size=found.size, remote=sum(not place.store.is_here(layer) for layer in found.layers))
 
 
-def _lesser(work: Work, result: Verified | None, why: str, pushed: str) -> str:
+def _partial_proof(work: Work, result: Verified | None, why: str, pushed: str) -> str:
     """Return what is missing in the proof of an image whose programs this host cannot run, and how to complete it.
 
     `pushed` is the allowed proof of a push, "" without a push.
@@ -289,7 +291,7 @@ def _reuse(arguments: argparse.Namespace, context: Context, catalog: Catalog, pl
     place.tag(found.id, plan.reference)
     new = new_layers(plan, before, list(found.layers))
     made = Built(found.id, found.size, len(found.layers), new, 0, 0, None, dock.reference)
-    return _proved(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)
+    return _verify_and_push(arguments, replace(work, plan=on_labelled_base(plan, dict(found.labels))), made)
 
 
 def _tagged(work: Work, code: ExitCode) -> tuple[str, ...]:

@@ -118,11 +118,11 @@ def show_profile(arguments: argparse.Namespace, context: Context) -> ExitCode:
             print(f"{indent}asks for: {', '.join(row['asks'])}")
         if row["reason"]:
             print(f"  {'':<{width}}  because: {row['reason']}")
-    print("\n".join(_ends(recipe, catalog)))
+    print("\n".join(_last_lines(recipe, catalog)))
     return ExitCode.DONE
 
 
-def _ends(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
+def _last_lines(recipe: Recipe, catalog: Catalog) -> Iterator[str]:
     """Yield the lines after the components: bounds, substitutes, the required driver, shared memory."""
     from cannery.compat.rules.target import asking, who
     from cannery.compat.subject import Subject

@@ -67,7 +67,7 @@ def lock(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for name in arguments.profile:
         find_profile(catalog, name)
     store = lock_store(context)
-    found = tuple(_wanted(arguments, options, store, catalog))
+    found = tuple(_wanted_locks(arguments, options, store, catalog))
     failures = [one for one in found if isinstance(one, CanneryError)]
     wanted = [one for one in found if isinstance(one, Wanted)]
     for file, day in dict.fromkeys((one.recipe.file, last_day(one.request)) for one in wanted if one.recipe):
@@ -136,7 +136,7 @@ def _raise_failures(failures: Sequence[CanneryError], count: int) -> None:
     raise kinds.get(worst.code, UsageError)(f"{len(failures)} of {count} locks could not be made\n{texts}")
 
 
-def _wanted(
+def _wanted_locks(
     arguments: argparse.Namespace, given: Options, store: LockStore, catalog: Catalog
 ) -> Iterator[Wanted | CanneryError]:
     """Yield the locks to make, or the error for a target that cannot exist."""

@@ -108,13 +108,13 @@ def push_made(work: Work, registry: str, how: Push) -> None:
     for alias in dock.aliases:
         move_alias(dock, now, alias)
     if how.attach or how.signer:
-        _vouch(work, dock, now, image, how)
+        _attach_and_sign(work, dock, now, image, how)
     if not dock.proof:
         share_foundation(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
     _print(context, dock, now, image)
 
 
-def _vouch(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push) -> None:
+def _attach_and_sign(work: Work, dock: Dock, now: Published, image: EngineImage, how: Push) -> None:
     """Attach the bill of materials and the provenance to an image in the registry, and sign all of them."""
     from cannery.commands.report import documents_of
 

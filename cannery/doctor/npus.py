@@ -111,7 +111,7 @@ def access(facts: HostFacts, _wanted: Wanted) -> Iterator[Check]:
         message = f"nodes: {same}; a tree does not show which user is meant"
         yield unknown("devices.access", message, "--user NAME looks one up in its /etc/passwd, --user NUMBER takes any")
         return
-    closed = [node.path for node in facts.nodes if not _opens(facts.user, node)]
+    closed = [node.path for node in facts.nodes if not _can_open(facts.user, node)]
     group = " ".join(f"--group-add {gid}" for gid in sorted(gids))
     if closed:
         names = " or ".join(filter(None, (facts.name(gid) for gid in sorted(gids))))
@@ -139,7 +139,7 @@ def _owned(facts: HostFacts, node: Node) -> str:
     return f"{facts.name(node.uid, PASSWD) or node.uid}:{facts.name(node.gid) or node.gid} {node.mode & 0o777:04o}"
 
 
-def _opens(user: User, node: Node) -> bool:
+def _can_open(user: User, node: Node) -> bool:
     """Whether a user may read and write a node, by its owner, group and mode."""
     wanted = 0o600 if user.uid == node.uid else 0o060 if node.gid in user.groups else 0o006
     return user.uid == 0 or node.mode & wanted == wanted
@@ -152,7 +152,7 @@ def image_user(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         return
     added = min({node.gid for node in facts.nodes} - {0}, default=0)
     somebody = User(user.name, user.uid, frozenset({user.gid, added}))
-    shut = [node for node in facts.nodes if not _opens(somebody, node)]
+    shut = [node for node in facts.nodes if not _can_open(somebody, node)]
     named = f"{user.name} ({user.uid}), the user of the image of {wanted.profile}"
     if shut:
         message = f"{named}, cannot open {', '.join(f'{node.path} {_owned(facts, node)}' for node in shut)}"
@@ -276,7 +276,7 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         else:
             yield error("driver.version", f"no driver: there is no {place}", DRIVER_PACKAGE)
         return
-    yield _against(found, wanted)
+    yield _check_driver(found, wanted)
     wish = wanted.wish
     if wish is None:
         return
@@ -288,7 +288,7 @@ def version(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield warning("driver.asked", message, f"a driver {words}")
 
 
-def _against(found: str, wanted: Wanted) -> Check:
+def _check_driver(found: str, wanted: Wanted) -> Check:
     """Check a driver against images/drivers.yaml. A pair without a row is unknown, never ok (case D12)."""
     series, table = series_of(found), wanted.drivers
     if wanted.target is None:

@@ -129,16 +129,16 @@ def find_conflict(reasons: Reasons, items: Sequence[Item]) -> Conflict:
         if any(exclude(*pair) for pair in combinations(sides, 2)):
             return make_conflict(name, sides, items)
     named = {*reasons.names}
-    return Conflict("", (), _movers([item for item in items if item.name in named], ""))
+    return Conflict("", (), _movable([item for item in items if item.name in named], ""))
 
 
 def make_conflict(name: str, sides: Sequence[Side], items: Sequence[Item]) -> Conflict:
     """Return the conflict about a package, with the items of the profile that affect it."""
     roots = {name, *(side.chain[0] for side in sides if side.chain)}
-    return Conflict(name, tuple(sides), _movers([item for item in items if item.name in roots], name))
+    return Conflict(name, tuple(sides), _movable([item for item in items if item.name in roots], name))
 
 
-def _movers(items: Iterable[Item], name: str) -> tuple[Item, ...]:
+def _movable(items: Iterable[Item], name: str) -> tuple[Item, ...]:
     movable = [item for item in items if item.kind in MOVABLE and item.wanted]
     return tuple(sorted(movable, key=lambda item: (MOVABLE.index(item.kind), item.name != name)))
 

@@ -159,7 +159,7 @@ def lock_problems(lock: Lock, request: LockRequest, indexes: frozenset[str]) -> 
     This compares target, date bound and digest, requirements, constraints, overrides and excludes, file names with
     their tags, and indexes. It does not check hashes, sizes and `via`.
     """
-    return (*_header(lock, request), *_asked(lock, request), *_files(lock, request, indexes))
+    return (*_header(lock, request), *_unmet(lock, request), *_files(lock, request, indexes))
 
 
 def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _header(lock: Lock, request: LockRequest) -> Iterator[str]:
     yield from found
 
 
-def _asked(lock: Lock, request: LockRequest) -> Iterator[str]:
+def _unmet(lock: Lock, request: LockRequest) -> Iterator[str]:
     """Compare versions. As in uv, an override replaces all requirements of its package, but not constraints."""
     versions = {package.name: parsed_version(package.version) for package in lock.packages}
     environment = marker_environment(request.python, request.arch)

@@ -120,7 +120,7 @@ def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
 
     def write(content: Content, code: Sequence[Modules]) -> Made:
         begun = time.time()
-        found = _filed(on, content, code) if store is None else _stored(on, store, content, code)
+        found = _write_layer(on, content, code) if store is None else _stored(on, store, content, code)
         on.work.spans.append(Span(content.stage, begun, time.time() - begun))
         return found
 
@@ -142,7 +142,7 @@ def _stored(on: Bench, store: Store, content: Content, modules: Sequence[Modules
     return Made(layer.diff_id, layer.raw)
 
 
-def _filed(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:
+def _write_layer(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:
     """Write a layer into a file of the bench."""
     folder = on.cache / "layers"
     folder.mkdir(parents=True, exist_ok=True)

@@ -114,11 +114,11 @@ def _bindings(body: Iterable[ast.stmt], under: str = "") -> Iterator[tuple[Kind,
         for kind, name, content in _bound(statement):
             yield kind, name, f"{under}\n{content or ast.dump(statement)}", statement
         if not isinstance(statement, SCOPES):
-            for header, inner in _inside(statement):
+            for header, inner in _statements(statement):
                 yield from _bindings([inner], f"{under}\n{header}")
 
 
-def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+def _statements(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
     """Yield the statements in the blocks of a compound statement, each with the header of its block."""
     header = "".join(ast.dump(child) for child in ast.iter_child_nodes(node) if not isinstance(child, BLOCKS))
     for name, value in ast.iter_fields(node):
@@ -126,7 +126,7 @@ def _inside(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
             if isinstance(child, ast.stmt):
                 yield f"{name} {header}", child
             elif isinstance(child, BLOCKS):
-                yield from ((f"{header} {inner}", statement) for inner, statement in _inside(child))
+                yield from ((f"{header} {inner}", statement) for inner, statement in _statements(child))
 
 
 def _bound(statement: ast.stmt) -> Iterator[tuple[Kind, str, str]]:

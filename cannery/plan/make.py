@@ -176,13 +176,13 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
     # The installer, the minor version of Python and these tools determine the files of wheels. The other build tools
     # only affect layers that are built.
     installer = [p.version for p in inputs.tools.packages if p.name == "installer"]
-    common = [plan.epoch, _of(inputs, "tools/common/"), inputs.tools.python, installer]
+    common = [plan.epoch, _templates_below(inputs, "tools/common/"), inputs.tools.python, installer]
     built_by = [[p.name, p.sha256] for p in inputs.tools.packages]
     summary = f"system packages: {' '.join(plan.system_packages) or 'none'}"
     user = plan.recipe.profile.user
     # The environment is also written into profile.d.
     system = [plan.base_reference, plan.system_packages, plan.env, user.model_dump() if user else None]
-    below = [_digest([plan.epoch, _of(inputs, "tools/system.sh"), system])]
+    below = [_digest([plan.epoch, _templates_below(inputs, "tools/system.sh"), system])]
     yield Layer("system", LayerKind.SYSTEM, below[0], summary)
     start = plan.recipe.profile.workdir
     yield Layer("venv", LayerKind.VENV, _digest([common, plan.base_reference, start]), "an empty virtual environment")
@@ -198,7 +198,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         # A native source is compiled with the layers of all groups below it. Fields that are only recorded in the
         # manifest do not change the layer.
         built = {key: value for key, value in asdict(step).items() if key not in {"commit", "dirty"}}
-        made_by = [built, _of(inputs, "tools/source.py"), built_by, below * step.native]
+        made_by = [built, _templates_below(inputs, "tools/source.py"), built_by, below * step.native]
         kind = LayerKind.TREE if step.is_tree else LayerKind.SOURCE
         yield Layer(step.name, kind, _digest([common, made_by]), _source_words(step))
     if plan.links:
@@ -209,7 +209,7 @@ def make_layers(plan: Plan, inputs: Inputs) -> Iterator[Layer]:
         [package.sha256 for package in plan.lock.packages],
         list(plan.forced),
         str(plan.recipe.target.arch),
-        _of(inputs, "rootfs/"),
+        _templates_below(inputs, "rootfs/"),
     ]
     yield Layer("files", LayerKind.FILES, _digest([common, files]), "manifest and verify script")
 
@@ -223,7 +223,7 @@ def _source_words(step: SourceStep) -> str:
     return f"{step.package} {step.version}, {step.install} of {origin}{words_of(step.patched_by)}"
 
 
-def _of(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
+def _templates_below(inputs: Inputs, prefix: str) -> list[tuple[str, str]]:
     return sorted((name, digest) for name, digest in inputs.templates.items() if name.startswith(prefix))
 
 

@@ -218,11 +218,11 @@ def _checks(plan: Plan) -> dict[str, Any]:
         **({"library_allow": patterns} if patterns else {}),
         **({"writable": sorted(folders)} if (folders := cache_folders(plan.recipe)) else {}),
         **({"programs": sorted(programs)} if programs else {}),
-        "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_bent(plan)],
+        "pip_check_allow": [*plan.recipe.profile.pip_check_allow, *_expected_reports(plan)],
     }
 
 
-def _bent(plan: Plan) -> list[str]:
+def _expected_reports(plan: Plan) -> list[str]:
     """Return patterns of expected `pip check` reports: from overrides, excludes and left-out sources."""
     profile = plan.recipe.profile
     substituted = {one.name for one in plan.recipe.substitutes}

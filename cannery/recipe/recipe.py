@@ -166,12 +166,12 @@ class Recipe:
     @cached_property
     def wheels(self) -> tuple[ChosenWheels, ...]:
         """The components that are installed from wheels, in the profile's order."""
-        return tuple(self._of(Wheels))
+        return tuple(self._of_kind(Wheels))
 
     @cached_property
     def sources(self) -> tuple[ChosenSource, ...]:
         """The components that are built from a git repository or a release, in the profile's order."""
-        return tuple(self._of(FromSource))
+        return tuple(self._of_kind(FromSource))
 
     @property
     def unknown(self) -> tuple[ChosenSource, ...]:
@@ -192,9 +192,9 @@ class Recipe:
     @cached_property
     def system(self) -> tuple[Choice[System], ...]:
         """The components that are system packages, in the profile's order."""
-        return tuple(self._of(System))
+        return tuple(self._of_kind(System))
 
-    def _of(self, model: type[M]) -> Iterator[Choice[M]]:
+    def _of_kind(self, model: type[M]) -> Iterator[Choice[M]]:
         return (cast("Choice[M]", one) for one in self.chosen if isinstance(one.component, model))
 
     def standin_of(self, chosen: Chosen) -> OnStandIn | None:

@@ -103,10 +103,10 @@ def _private(found: Sequence[Instruction]) -> Iterator[Finding]:
         if one.keyword not in {"ENV", "ARG", "LABEL"}:
             continue
         if CREDENTIALS.search(one.rest):
-            yield _stays(one, "credentials in a URL")
+            yield _history_error(one, "credentials in a URL")
         addresses = [text for text in ADDRESS.findall(one.rest) if _is_private(text)]
         if addresses:
-            yield _stays(one, f"the private address {addresses[0]}")
+            yield _history_error(one, f"the private address {addresses[0]}")
 
 
 def _is_private(text: str) -> bool:
@@ -117,7 +117,7 @@ def _is_private(text: str) -> bool:
     return address.is_private and not address.is_unspecified
 
 
-def _stays(one: Instruction, what: str) -> Finding:
+def _history_error(one: Instruction, what: str) -> Finding:
     why = "everybody who pulls the image can read it in its history"
     fix = "proxies reach RUN steps by themselves; anything secret is a build secret (templates/stages/system.j2)"
     return _error("lint-private", one, f"{one.keyword} holds {what}", why, fix)

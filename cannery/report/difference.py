@@ -73,9 +73,9 @@ def difference(old: Contents, new: Contents) -> Difference:
     if old.is_built != new.is_built:
         old, new = replace(old, layers=None), replace(new, layers=None)
     pairs: dict[str, tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = {
-        "image": _both(old.about, new.about),
+        "image": _common(old.about, new.about),
         "packages": (old.packages, new.packages),
-        "files": _both(old.files, new.files),
+        "files": _common(old.files, new.files),
         "sources": (old.sources, new.sources),
         "patches": (old.patches, new.patches),
         "layers": (old.layers, new.layers),
@@ -124,7 +124,7 @@ def _sized(change: Change, old: Contents, new: Contents) -> Change:
     return replace(change, old=change.old and change.old + one, new=change.new and change.new + other)
 
 
-def _both(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _common(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the entries of names that both sides have."""
     names = [name for name in old if name in new]
     return {name: old[name] for name in names}, {name: new[name] for name in names}

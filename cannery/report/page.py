@@ -82,9 +82,9 @@ def make_page(
     listed = (
         Table("Findings", ("", "what", "why", "fix"), found),
         _components(plan, bill),
-        *_bent(plan),
+        *_bounds(plan),
         Table("Verify", ("check", "result", "message"), checks, open=False),
-        *_lists(plan, wheels, sizes),
+        *_package_lists(plan, wheels, sizes),
     )
     facts = dict(_facts(plan, findings, proof, sum(sizes[item.name] for item in wheels)))
     return Page(
@@ -125,7 +125,7 @@ def _components(plan: Plan, bill: Bill) -> Table:
     return Table("Components", ("name", "version", "commit", "licence", "index", "what it is", "reason"), tuple(rows))
 
 
-def _bent(plan: Plan) -> Iterator[Table]:
+def _bounds(plan: Plan) -> Iterator[Table]:
     profile = plan.recipe.profile
     kinds = {"constraint": profile.constraints, "override": profile.overrides, "exclude": profile.excludes}
     rows = [(one.requirement, kind, one.reason) for kind, listed in kinds.items() for one in listed]
@@ -135,7 +135,7 @@ def _bent(plan: Plan) -> Iterator[Table]:
     yield Table("Patches", ("source", "from"), patches)
 
 
-def _lists(plan: Plan, wheels: Sequence[Item], sizes: Mapping[str, int]) -> Iterator[Table]:
+def _package_lists(plan: Plan, wheels: Sequence[Item], sizes: Mapping[str, int]) -> Iterator[Table]:
     head = ("name", "version", "MB", "layer", "licence", "index", "asked for by")
     rows = []
     for one in sorted(wheels, key=lambda item: item.name):

@@ -43,7 +43,7 @@ def beside(mounts: Iterable[Mount], volumes: Iterable[str]) -> tuple[Mount, ...]
 
 def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
     """Return the mounts of the driver's files and of npu-smi, which is mounted where the image's PATH finds it."""
-    found = _present(access.mounts, host)
+    found = _existing(access.mounts, host)
     if host.npu_smi is not None:
         return Found((*found.mounts, Mount(host.npu_smi, NPU_SMI[0], read_only=True)), found.notes)
     hidden = [path for path in NPU_SMI if path in host.hidden]
@@ -53,7 +53,7 @@ def driver_mounts(access: ChipAccess, host: HostNpus) -> Found:
 
 def network_mounts(access: ChipAccess, host: HostNpus) -> Found:
     """Return the mounts of the files that HCCL needs to reach other hosts."""
-    found = _present(access.network, host)
+    found = _existing(access.network, host)
     return Found(found.mounts, warnings=tuple(f"{note}; HCCL between hosts needs it" for note in found.notes))
 
 
@@ -72,7 +72,7 @@ def ranktable_mounts(access: ChipAccess, host: HostNpus, runtime: str | None) ->
     return Found((), (f"{RANKTABLE} is {version}, {wanted}: {outcome}",))
 
 
-def _present(paths: Iterable[str], host: HostNpus) -> Found:
+def _existing(paths: Iterable[str], host: HostNpus) -> Found:
     wanted = tuple(paths)
     absent = [place_of(path, host.install) for path in wanted if path not in host.paths | host.hidden]
     hidden = [place_of(path, host.install) for path in wanted if path in host.hidden]
@@ -82,11 +82,11 @@ def _present(paths: Iterable[str], host: HostNpus) -> Found:
             f"you cannot read {', '.join(hidden)}: mounted anyway; docker reports what is missing, and "
             "`build.py doctor` as root can read all of it"
         )
-    mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _of(path, host))
+    mounts = (mount for path in wanted if path in host.paths | host.hidden for mount in _mounts_of(path, host))
     return Found(tuple(mounts), tuple(notes))
 
 
-def _of(path: str, host: HostNpus) -> Iterator[Mount]:
+def _mounts_of(path: str, host: HostNpus) -> Iterator[Mount]:
     """Yield the mounts of a path of the driver: at the usual place, and at the place in its install.info."""
     place = place_of(path, host.install)
     for target in dict.fromkeys((path, place)):

@@ -104,7 +104,7 @@ def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, he
     inner["name"] = "ray-head" if head else "ray-worker"
     if head:
         inner["ports"] = [{"name": port, "containerPort": number} for port, number in PORTS.items()]
-    asked = _asked(ray, head=head)
+    asked = _probe_action(ray, head=head)
     inner |= {probe: {**asked, **times} for probe, times in PROBES.items()}
     params = {"dashboard-host": "0.0.0.0"} if head else {}  # noqa: S104 - inside the cluster's network
     params |= {} if ray.has_dashboard else {"node-manager-port": str(RAYLET_PORT)}
@@ -114,7 +114,7 @@ def _group(container: Container, name: str, pod: dict[str, Any], ray: Ray, *, he
     return {"rayStartParams": params, "template": {"metadata": {"labels": metadata(name)["labels"]}, "spec": spec}}
 
 
-def _asked(ray: Ray, *, head: bool) -> dict[str, Any]:
+def _probe_action(ray: Ray, *, head: bool) -> dict[str, Any]:
     """Return the action of a probe: query the agent of a node and the head's dashboard, or the port of the raylet."""
     if not ray.has_dashboard:
         return {"tcpSocket": {"port": RAYLET_PORT}}

@@ -85,15 +85,15 @@ def shared_library(
     hash_table = _hash_table((*codes, *zeroes))
 
     hash_at = EHDR_SIZE + SEGMENTS * PHDR_SIZE
-    symbols_at = _up(hash_at + len(hash_table), 8)
+    symbols_at = _round_up(hash_at + len(hash_table), 8)
     symbols_size = (1 + len(places)) * SYM_SIZE
     strings_at = symbols_at + symbols_size
-    text_at = _up(strings_at + len(strings.data), 16)
+    text_at = _round_up(strings_at + len(strings.data), 16)
     text = CODE[arch] * len(codes)
-    dynamic_at = _up(text_at + len(text), 16)
+    dynamic_at = _round_up(text_at + len(text), 16)
     text_address, dynamic_address = text_at + PAGE, dynamic_at + 2 * PAGE
     dynamic = _dynamic(soname_at, needed_at, (hash_at, strings_at, symbols_at), len(strings.data))
-    bss_address = _up(dynamic_address + len(dynamic), 32)
+    bss_address = _round_up(dynamic_address + len(dynamic), 32)
     bss_size = OBJECT_SIZE * len(zeroes)
 
     step = len(CODE[arch])
@@ -112,7 +112,7 @@ def shared_library(
         _Section(".dynamic", 3, dynamic_at, dynamic_address, len(dynamic), link=3, entry=16),
         _Section(".bss", 3, dynamic_at + len(dynamic), bss_address, bss_size, align=32),
     )
-    image = bytearray(_up(dynamic_at + len(dynamic), 8))
+    image = bytearray(_round_up(dynamic_at + len(dynamic), 8))
     parts = ((hash_at, hash_table), (symbols_at, symbols), (strings_at, strings.data))
     for at, data in (*parts, (text_at, text), (dynamic_at, dynamic)):
         image[at : at + len(data)] = data
@@ -131,7 +131,7 @@ def shared_library(
     return bytes(image) + tables[1]
 
 
-def _up(value: int, align: int) -> int:
+def _round_up(value: int, align: int) -> int:
     return -(-value // align) * align
 
 
@@ -175,7 +175,7 @@ def _section_headers(sections: Sequence[_Section], end: int) -> tuple[int, bytes
     for place, item in zip(places, (*sections, table), strict=True):
         where = (item.flags, item.address, item.offset, item.size, item.link, item.info, item.align, item.entry)
         headers.append(struct.pack("<IIQQQQIIQQ", place, SECTIONS[item.name], *where))
-    gap = _up(len(names.data), 8)
+    gap = _round_up(len(names.data), 8)
     return gap, names.data.ljust(gap, b"\0") + b"".join(headers)
 
 

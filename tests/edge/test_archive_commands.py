@@ -148,16 +148,16 @@ def test_since_what_is_no_reference_is_not_asked_for(text: str) -> None:
         raise AssertionError("the engine is asked")
 
     with pytest.raises(UsageError, match="is not a file or an image on this host"):
-        save._here(place(asked), text)
+        save._local_image(place(asked), text)
     for good in ("stack:1", digest("1"), "0123456789ab"):
         with pytest.raises(AssertionError, match="asked"):
-            save._here(place(asked), good)
+            save._local_image(place(asked), good)
 
 
 def test_since_an_image_of_another_platform_asks_for_one_of_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(save, "_here", lambda _place, _since: replace(HELD, platform="linux/riscv64"))
+    monkeypatch.setattr(save, "_local_image", lambda _place, _since: replace(HELD, platform="linux/riscv64"))
     with pytest.raises(UsageError, match=f"old:1 is for linux/riscv64, and the image for {HELD.platform}") as caught:
         save._base("old:1", place(), HELD, context(tmp_path))
     assert "for the same platform" in caught.value.hint

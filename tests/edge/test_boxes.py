@@ -326,7 +326,7 @@ def test_only_that_boxes_are_made_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
         return reason
 
     monkeypatch.setattr(able, "_missing", lambda: "")
-    monkeypatch.setattr(able, "_tried", tried)
+    monkeypatch.setattr(able, "_try_box", tried)
     wanted = [1, 1, 2] if not reason else [2, 4, 6]
     for count, situation in zip(wanted, ("here", "here", "elsewhere"), strict=True):
         monkeypatch.setattr(able, "_situation", lambda _folder, found=situation: found)

@@ -166,7 +166,7 @@ def test_an_image_whose_push_fails_is_shown(
     arguments = argparse.Namespace(no_verify=True, output=None, push=True, proof="", clock=clock)
     made = Built("sha256:1", 10, 1, (), 0, 0, None)
     with pytest.raises(NetworkError):
-        image._proved(arguments, work, made)
+        image._verify_and_push(arguments, work, made)
     out = capsys.readouterr().out
     assert ("sha256:1" in out, plan().reference in out) == (True, True)
     assert re.search(r"^time +10\d\.\d s$", out, re.MULTILINE), "the whole command's"
@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_verified_here_is_pushed_where_that_is_asked_for
     place = SimpleNamespace(tag=lambda *_: None, why_not="no CAP_SYS_ADMIN")
     work: Any = SimpleNamespace(plan=plan(), place=place, context=context)
     arguments = argparse.Namespace(no_verify=False, output=None, push=True, proof=proof, clock=0.0)
-    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
+    outcome = image._verify_and_push(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
     assert (outcome.code, len(calls)) == (ExitCode.DONE if pushed else ExitCode.UNABLE, pushed)
     assert ("error" in outcome.value) == (not pushed)
 
@@ -193,7 +193,7 @@ def test_a_check_that_needs_an_npu_is_no_error_of_the_image(context: Context, mo
     monkeypatch.setattr(image, "table", lambda *_: "")
     work: Any = SimpleNamespace(plan=plan(), place=SimpleNamespace(tag=lambda *_: None, why_not=""), context=context)
     arguments = argparse.Namespace(no_verify=False, output=None, push=False, proof="", clock=0.0)
-    outcome = image._proved(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
+    outcome = image._verify_and_push(arguments, work, Built("sha256:1", 10, 1, (), 0, 0, None))
     assert outcome.code == ExitCode.UNABLE
     assert "error" not in outcome.value
 

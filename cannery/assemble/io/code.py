@@ -103,10 +103,10 @@ def python_worker(place: PythonPlace, image: str, python: str, cache: Path) -> W
             raise UnableError(f"{python} of the base does not run: {why}", where=image, hint=hint)
         version = done.stdout
         write_atomic(python_note(cache, image), version)
-    return Worker(partial(_serving, place, image, python, version), place.env, version)
+    return Worker(partial(_worker_command, place, image, python, version), place.env, version)
 
 
-def _serving(place: PythonPlace, image: str, python: str, version: str) -> tuple[str, ...]:
+def _worker_command(place: PythonPlace, image: str, python: str, version: str) -> tuple[str, ...]:
     """Return the command of a worker: the Python of the image, or if that cannot run, the same release on this host."""
     program, jobs = PROGRAM.read_text(encoding="utf-8"), str(len(os.sched_getaffinity(0)))
     try:

@@ -101,7 +101,7 @@ def find_base(need: BaseNeed, search: Search) -> BaseImage:
     else:
         registered, reasons = _first(need, search.access)
         _refuse_other_image(need, search.access, reasons)
-        found = registered or _elsewhere(need, search, _client(engine), reasons)
+        found = registered or _other_base(need, search, _client(engine), reasons)
         if registered:
             for reference, reason in reasons.items():
                 search.say(f"base: {reference} is not used: {reason}")
@@ -127,7 +127,7 @@ def _refuse_other_image(need: BaseNeed, access: Access, reasons: Reasons) -> Non
             raise FindingsError(what, where="base image", hint=hint)
 
 
-def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
+def _other_base(need: BaseNeed, search: Search, client: docker.DockerClient | None, reasons: Reasons) -> BaseImage:
     """Return the base if no registry that this host reaches has it; `reasons` are the registries'."""
     reference = need.references[0]
     digest = split_digest(reference)[1]
@@ -141,7 +141,7 @@ def _elsewhere(need: BaseNeed, search: Search, client: docker.DockerClient | Non
         for name, reason in reasons.items():
             search.say(f"base: {name}: {reason}")
         return local
-    raise _nowhere(need, {**reasons, **local})
+    raise _not_found(need, {**reasons, **local})
 
 
 def _asked_here(need: BaseNeed, access: Access, reference: str) -> Future[Answer]:
@@ -220,7 +220,7 @@ def _base(reference: str, answer: Answer, *, on_engine: bool = False) -> BaseIma
     return BaseImage(name, answer.digest or None, answer.config, on_engine, answer.unread)
 
 
-def _nowhere(need: BaseNeed, reasons: Reasons) -> CanneryError:
+def _not_found(need: BaseNeed, reasons: Reasons) -> CanneryError:
     """Return `FindingsError` if the image exists only for other architectures, else `NetworkError`."""
     arches = " and ".join(need.arches)
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())

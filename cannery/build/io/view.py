@@ -85,27 +85,27 @@ class PlainView:
         if self._look.is_verbose:
             for stage, line in state.fresh:
                 self._print(state, f"[{stage}] {line}")
-        self._ends(state, steady=_STEADY)
+        self._print_ended(state, steady=_STEADY)
         if self._clock() - self._spoke >= self.heartbeat:
-            self._print(state, f"still running: {self._now(state)}")
+            self._print(state, f"still running: {self._running_text(state)}")
 
     def finish(self, state: BuildState) -> None:
         """Print the stages that were not printed yet, and the summary."""
         self._heard = self._clock()
-        self._ends(state, steady=0.0)
+        self._print_ended(state, steady=0.0)
         self._print(state, head(state, self._look, state.seconds))
 
     def _seconds(self, state: BuildState) -> float:
         """Return how long a build has taken until now; its state has the time of the last event."""
         return state.seconds + max(0.0, self._clock() - self._heard)
 
-    def _now(self, state: BuildState) -> str:
+    def _running_text(self, state: BuildState) -> str:
         """Return how far a build is, and what runs."""
         running = [stage for stage in stages(state) if stage.shown and stage.status is Status.RUNNING]
         words = [f"{words_for(one.label, self._look.brings)}{_megabytes(one)}" for one in running]
         return f"{head(state, self._look, self._seconds(state))}: {', '.join(words) or 'buildx'}"
 
-    def _ends(self, state: BuildState, steady: float) -> None:
+    def _print_ended(self, state: BuildState, steady: float) -> None:
         now = self._clock()
         for stage in stages(state):
             if stage.status not in ENDED:
@@ -166,7 +166,7 @@ class LiveView(PlainView):
     def _line(self) -> RenderableType:
         from rich.text import Text  # noqa: PLC0415
 
-        return Text(self._now(self._state) if self._state else "", "cyan", no_wrap=True, overflow="ellipsis")
+        return Text(self._running_text(self._state) if self._state else "", "cyan", no_wrap=True, overflow="ellipsis")
 
     def _write(self, line: str) -> None:
         if self._live is None:

@@ -54,10 +54,10 @@ def wheel_findings(subject: Subject, wheels: Iterable[Wheel]) -> Iterator[Findin
             fix = f"take a wheel of it for Python {subject.recipe.target.python}"
             yield error("wheel-module", what, "an import in the image fails on it", fix)
         for requirement in subject.live(wheel.requires):
-            yield from _asked(subject, wheel, requirement)
+            yield from _unmet(subject, wheel, requirement)
 
 
-def _asked(subject: Subject, wheel: Wheel, requirement: PackageRequirement) -> Iterator[Finding]:
+def _unmet(subject: Subject, wheel: Wheel, requirement: PackageRequirement) -> Iterator[Finding]:
     profile, name = subject.recipe.profile, requirement.package
     version, asker = subject.versions.get(name), f"{wheel.name} {wheel.version}"
     wanted = requirement.wanted

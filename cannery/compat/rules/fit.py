@@ -56,7 +56,7 @@ def fits(subject: Subject) -> Iterator[Finding]:
         version = subject.versions[name]
         rows = judging(subject, name)
         if rows:
-            yield from _judge(subject, name, version, rows)
+            yield from _check_release(subject, name, version, rows)
         else:
             yield from _unknown(subject, name, version)
 
@@ -80,7 +80,7 @@ def asked(subject: Subject) -> Iterator[Finding]:
             yield warning("release-unknown", what, fix=fix)
 
 
-def _judge(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:
+def _check_release(subject: Subject, name: str, version: str, rows: Sequence[Row]) -> Iterator[Finding]:
     found = judged(subject, name, rows)
     wrong, beside = found.wrong, found.beside
     if beside:

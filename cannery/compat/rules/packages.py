@@ -130,7 +130,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
     bounds = (requirement for requirement in _bounds(subject) if requirement.package == TORCH)
     if any(part.operator in {"==", "==="} for requirement in bounds for part in requirement.specifier):
         return
-    who = sorted(_wanting(subject))
+    who = sorted(_torch_users(subject))
     if not who:
         return
     cann = subject.recipe.target.cann
@@ -148,7 +148,7 @@ def torch_free(subject: Subject) -> Iterator[Finding]:
     )
 
 
-def _wanting(subject: Subject) -> set[str]:
+def _torch_users(subject: Subject) -> set[str]:
     """Return the components that need torch: torch, torch_npu, those with rows about it, sources that require it."""
     made_for = {name for name, rows in subject.rows.items() if any(TORCH in row.fits for row in rows)}
     made_for |= {TORCH, TORCH_NPU}
@@ -242,7 +242,7 @@ def overrides(subject: Subject) -> Iterator[Finding]:
             fix = "take one of the two out; `without` leaves out what is inherited"
             yield error("override", what, override.reason, fix)
         else:
-            what = f"{override.requirement} overrides{_otherwise(subject, requirement, asked)}"
+            what = f"{override.requirement} overrides{_other_requirements(subject, requirement, asked)}"
             yield note("override", what, override.reason)
 
 
@@ -254,7 +254,7 @@ def substitutes(subject: Subject) -> Iterator[Finding]:
         yield note("substitute", what, one.reason)
 
 
-def _otherwise(
+def _other_requirements(
     subject: Subject, override: PackageRequirement, asked: Sequence[tuple[ChosenSource, PackageRequirement]]
 ) -> str:
     """Return who requires another version: sources, then rows. If nobody does, return who requires the package."""

@@ -245,7 +245,7 @@ def _selected(recipe: Recipe, catalog: Catalog, pins: Sequence[str]) -> Recipe:
 
 def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate]:
     """Yield the recipe without one item, so that the resolver chooses. For a source, yield two other versions."""
-    changed = _less(recipe, catalog, item)
+    changed = _without_item(recipe, catalog, item)
     if changed is not None:
         yield Candidate(changed, dropped=(item,))
     for chosen in recipe.sources if item.kind is ItemKind.SOURCE else ():
@@ -259,7 +259,7 @@ def _without(recipe: Recipe, catalog: Catalog, item: Item) -> Iterator[Candidate
                 yield found
 
 
-def _less(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
+def _without_item(recipe: Recipe, catalog: Catalog, item: Item) -> Recipe | None:
     """Return the recipe without one item; None if it needs the item. Without a `--pin`, the profile's pin applies."""
     profile = recipe.profile
     match item.kind:

@@ -90,7 +90,7 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
         kind = "trials" if is_superseded(names) else "images"
         uses = [disk_use(store.blob_path(one.digest)) for one in layers if not one.is_remote]
         sizes = {file: size for use in uses for file, size in use.items()}
-        found[kind].append(Part(sizes, made, partial(_each, store.remove, names)))
+        found[kind].append(Part(sizes, made, partial(_remove_each, store.remove, names)))
     left = store.leftovers()
     unpacked = [path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left]
     found["builds"] += map(_path_part, left)
@@ -98,7 +98,7 @@ def store_parts(store: Store) -> dict[str, list[Part]]:
     return found
 
 
-def _each(remove: Callable[[str], object], names: Iterable[str]) -> None:
+def _remove_each(remove: Callable[[str], object], names: Iterable[str]) -> None:
     for name in names:
         remove(name)
 
@@ -120,7 +120,9 @@ def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
             continue
         size = image["Size"] - max(image.get("SharedSize", 0), 0)
         tagged = (api.inspect_image(image["Id"]).get("Metadata") or {}).get("LastTagTime") or ""
-        part = Part({image["Id"]: size}, _seconds(tagged), partial(_each, api.remove_image, names or [image["Id"]]))
+        part = Part(
+            {image["Id"]: size}, _seconds(tagged), partial(_remove_each, api.remove_image, names or [image["Id"]])
+        )
         found["trials" if is_superseded(names) else "images"].append(part)
     for record in use.get("BuildCache") or ():
         if not record.get("InUse"):

@@ -176,7 +176,7 @@ def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, st
     return replace(
         found,
         live=True,
-        user=_named(user) if user else _me(),
+        user=_named(user) if user else _this_user(),
         engine=engine,
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_at=str(place),
@@ -219,7 +219,7 @@ def pci_devices(root: Path) -> tuple[tuple[str, str], ...] | None:
     return tuple(found)
 
 
-def _me() -> User:
+def _this_user() -> User:
     uid = os.geteuid()
     groups = frozenset({os.getegid(), *os.getgroups()})
     try:

@@ -43,9 +43,9 @@ def why_not(folder: Path) -> str:
         if now and note.read_text() == now:
             return ""
     try:
-        reason = _tried(folder, in_memory=False)
+        reason = _try_box(folder, in_memory=False)
         # A box whose changes are in memory shows whether the folder is the reason.
-        is_folders = bool(reason) and not _tried(folder, in_memory=True)
+        is_folders = bool(reason) and not _try_box(folder, in_memory=True)
     except UnableError as error:
         return str(error)
     if is_folders:
@@ -84,7 +84,7 @@ def _missing() -> str:
     return f"not found: {', '.join(missing)}: install util-linux and coreutils, {_ENGINE}" if missing else ""
 
 
-def _tried(folder: Path, *, in_memory: bool) -> str:
+def _try_box(folder: Path, *, in_memory: bool) -> str:
     """Make a box that runs `true`; return what went wrong, in the words of the program that failed."""
     with own_folder(folder / "boxes") as scratch:
         for name in ("layer", "mounts"):

@@ -85,7 +85,7 @@ class GitCache:
         tried: list[str] = []
         # A host that failed for another source is tried last, since each time-out costs time.
         for host in sorted(hosts, key=lambda host: host in self.slow):
-            got = self._from(host, hosts[host], what, commit)
+            got = self._fetch_from(host, hosts[host], what, commit)
             if isinstance(got, Found):
                 return got
             if got.state in OF_HOST:
@@ -105,7 +105,7 @@ class GitCache:
     def _git_dir(self, repository: str, commit: str) -> Path:
         return self.cache / "git" / repository / f"{commit}.git"
 
-    def _from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
+    def _fetch_from(self, host: str, repository: str, what: str, commit: str) -> Found | Reason:
         git_dir = self._git_dir(repository, commit)
         part = git_dir.with_suffix(".part")
         lock = self.cache / "git" / ".locks" / f"{repository.replace('/', '+')}+{commit}.lock"

@@ -79,7 +79,7 @@ def pack(stream: IO[bytes], into: Writer) -> Made:
     if first.startswith(ZSTD):
         raise FindingsError("a layer is packed by zstd", hint="make the image again with layers as gzip")
     blocks = chain((first,), read_blocks(stream))
-    return tar_of(inflated(_copied(blocks, into)) if first.startswith(GZIP) else _squeezed(blocks, into))
+    return tar_of(inflated(_copied(blocks, into)) if first.startswith(GZIP) else _compressed(blocks, into))
 
 
 def _copied(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def _copied(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
         yield block
 
 
-def _squeezed(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
+def _compressed(blocks: Iterable[bytes], into: Writer) -> Iterator[bytes]:
     squeeze = deflate.compressobj(LEVEL, wbits=WBITS)
     for block in blocks:
         into.write(squeeze.compress(block))
