@@ -9,26 +9,14 @@ from cannery.commands import print_json
 from cannery.commands.place import use_lock
 from cannery.engine.io.find import NoEngineError, docker_client, find_engine
 from cannery.errors import ExitCode, UnableError
-from cannery.host.io.kept import (
-    FOLDERS,
-    IN_ENGINE,
-    IN_STORE,
-    LINKED,
-    Part,
-    chosen,
-    engine_parts,
-    folder_parts,
-    freed,
-    rendered_parts,
-    store_parts,
-)
+from cannery.host.io.kept import IN_ENGINE, Part, chosen, engine_parts, freed, local_parts, pruned, total
 from cannery.store.io.store import TAKES_LONG, Store
 from cannery.util.io.locks import alone
 from cannery.vocab import CLEAN_KINDS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from cannery.context import Context
 
@@ -57,35 +45,22 @@ def _cleaned(
     arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
 ) -> list[tuple[str, int, int, int, int]]:
     """Remove the chosen parts. Return count and bytes of each kind, and of its removed or removable parts."""
-    wanted = kinds or CLEAN_KINDS
-    found = _parts(context, wanted)
-    every = [part for parts in found.values() for part in parts]
+    store, wanted = Store(context.cache / "images"), kinds or CLEAN_KINDS
+    of_engine = {} if IN_ENGINE.isdisjoint(wanted) else _engine_parts(context)
     rows = []
     for kind in wanted:
-        gone = chosen(found[kind], arguments.older_than, arguments.keep)
-        rows.append((kind, len(found[kind]), freed(found[kind], found[kind]), len(gone), freed(gone, every)))
-        if kinds and rows[-1][-1] > TAKES_LONG:
+        found = [*local_parts(kind, context.cache, context.out, store), *of_engine.get(kind, ())]
+        gone = chosen(found, arguments.older_than, arguments.keep)
+        rows.append((kind, len(found), total(found), len(gone), freed(pruned(store, gone))))
+        if not kinds:
+            continue
+        if rows[-1][-1] > TAKES_LONG:
             context.say(f"removing {kind} ({len(gone)}): {rows[-1][-1] / 1e9:.1f} GB")
-        for part in gone if kinds else ():
+        for part in gone:
             part.remove()
-    if not {"trials", "images"}.isdisjoint(kinds):
-        Store(context.cache / "images").prune(spared=0.0)  # no other run uses it now
+        if any(part.image for part in gone):
+            store.prune(spared=0.0)  # no other run uses it now
     return rows
-
-
-def _parts(context: Context, kinds: Collection[str]) -> dict[str, list[Part]]:
-    """Return the parts of `kinds`, and of the kinds that may share files with them."""
-    found: dict[str, list[Part]] = {kind: [] for kind in CLEAN_KINDS}
-    local = kinds if LINKED.isdisjoint(kinds) else LINKED.union(kinds)
-    for kind in FOLDERS.keys() & local:
-        found[kind] = folder_parts(context.cache, *FOLDERS[kind])
-    if "out" in local:
-        found["out"] = rendered_parts(context.out)
-    of_store = store_parts(Store(context.cache / "images")) if not IN_STORE.isdisjoint(local) else {}
-    of_engine = _engine_parts(context) if not IN_ENGINE.isdisjoint(kinds) else {}
-    for kind, parts in (*of_store.items(), *of_engine.items()):
-        found[kind] += parts
-    return found
 
 
 def _engine_parts(context: Context) -> dict[str, list[Part]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cannery.plan import TAG
 from cannery.render.render import DOCKERFILE
-from cannery.util.io.files import disk_use, remove_path
+from cannery.util.io.files import Use, disk_use, remove_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,20 +30,21 @@ FOLDERS = {
     "locks": ("locks/*", "uv", "catalog/*", "pip/*"),
     "verified": ("verified/*", "log/*"),
 }
-IN_STORE = frozenset({"trials", "images", "builds", "unpacked"})
-# Kinds that share files by hard links: the wheels and the byte code that layers of the store have.
-LINKED = frozenset({"wheels", "layers", "out", "trials", "images", "builds"})
 IN_ENGINE = frozenset({"trials", "images", "buildkit"})
 PLAN_LABEL = "org.cannery.plan"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part that can be removed alone: bytes by file or layer (parts share them), since when, how to remove it."""
+    """A part that can be removed alone: its files (parts share them), since when it is there, how to remove it.
 
-    sizes: Mapping[str, int]
+    `image` is the id of an image of the store. What only this image has goes when the store is pruned.
+    """
+
+    uses: Mapping[str, Use]
     made: float
     remove: Callable[[], object]
+    image: str = ""
 
 
 def chosen(parts: Iterable[Part], older: float, keep: int) -> list[Part]:
@@ -51,50 +53,75 @@ def chosen(parts: Iterable[Part], older: float, keep: int) -> list[Part]:
     return [part for part in sorted(parts, key=lambda one: -one.made)[keep:] if part.made <= before]
 
 
-def freed(gone: Sequence[Part], every: Iterable[Part]) -> int:
-    """Return the bytes that removing parts frees: those that no other part of `every` has."""
-    stays = {name for part in every if part not in gone for name in part.sizes}
-    return sum({name: size for part in gone for name, size in part.sizes.items() if name not in stays}.values())
+def total(parts: Iterable[Part]) -> int:
+    """Return the bytes of parts. What they share is counted once."""
+    uses = {name: use for part in parts for name, use in part.uses.items()}
+    return sum(use.bytes for use in uses.values())
 
 
-def folder_parts(folder: Path, *patterns: str) -> list[Part]:
+def freed(gone: Iterable[Part]) -> int:
+    """Return the bytes that removing parts frees: those of files that have no other link."""
+    uses: dict[str, Use] = {}
+    for part in gone:
+        for name, use in part.uses.items():
+            uses[name] = use._replace(found=use.found + (uses[name].found if name in uses else 0))
+    return sum(use.bytes for use in uses.values() if use.found >= use.links)
+
+
+def pruned(store: Store, gone: Sequence[Part]) -> list[Part]:
+    """Return the parts that go with `gone`: instead of the images of the store, what is pruned after them."""
+    images = {part.image for part in gone} - {""}
+    others = [part for part in gone if not part.image]
+    return [*others, *_path_parts(store.leftovers(0.0, images))] if images else others
+
+
+def local_parts(kind: str, cache: Path, out: Path, store: Store) -> list[Part]:
+    """Return the parts of a kind that are not in an engine."""
+    if kind in FOLDERS:
+        return _folder_parts(cache, *FOLDERS[kind])
+    if kind == "out":  # their wheels are links to those of the cache
+        return _path_parts(file.parent for file in out.glob(f"*/{DOCKERFILE}"))
+    if kind == "builds":
+        return _path_parts(store.leftovers())
+    if kind == "unpacked":
+        left = store.leftovers()
+        return _path_parts(path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left)
+    return _image_parts(store, kind) if kind in {"trials", "images"} else []
+
+
+def _folder_parts(folder: Path, *patterns: str) -> list[Part]:
     """Return the files and folders of a folder, by patterns. The targets of links in it are not its parts."""
     found = []
     for pattern in patterns:
         first, slash, _ = pattern.partition("/")
         top = (folder / first if slash else folder).resolve()  # may be on another disk
         found += [path for path in folder.glob(pattern) if path.parent.resolve().is_relative_to(top)]
-    return [_path_part(path) for path in found]
+    return _path_parts(found)
 
 
-def rendered_parts(out: Path) -> list[Part]:
-    """Return the rendered folders of `out`. Their wheels are links to those of the cache."""
-    return [_path_part(file.parent) for file in out.glob(f"*/{DOCKERFILE}")]
+def _path_parts(paths: Iterable[Path]) -> list[Part]:
+    found = []
+    for path in paths:
+        with suppress(FileNotFoundError):  # another run has removed it
+            found.append(Part(disk_use(path), path.lstat().st_mtime, partial(remove_path, path)))
+    return found
 
 
-def _path_part(path: Path) -> Part:
-    return Part(disk_use(path), path.lstat().st_mtime, partial(remove_path, path))
-
-
-def store_parts(store: Store) -> dict[str, list[Part]]:
-    """Return the images of the store, leftovers that no image has, and the layers that are unpacked for boxes."""
-    found: dict[str, list[Part]] = {kind: [] for kind in IN_STORE}
+def _image_parts(store: Store, kind: str) -> list[Part]:
+    """Return the images of the store that are trials or of earlier plans (`trials`), or all others (`images`)."""
+    found = []
     named: dict[str, list[str]] = {}
     for name, image in store.names().items():
         named.setdefault(image, []).append(name)
     for image, names in named.items():
-        about = store.find(image)
-        layers = [layer for one in (about.layers if about else ()) if (layer := store.layer(one))]
-        config = store.blob_path(image)
-        made = config.stat().st_mtime if config.exists() else 0.0
-        kind = "trials" if is_superseded(names) else "images"
-        uses = [disk_use(store.blob_path(one.digest)) for one in layers if not one.is_remote]
-        sizes = {file: size for use in uses for file, size in use.items()}
-        found[kind].append(Part(sizes, made, partial(_remove_each, store.remove, names)))
-    left = store.leftovers()
-    unpacked = [path for path in store.folder.glob("unpacked*/*") if path.is_dir() and path not in left]
-    found["builds"] += map(_path_part, left)
-    found["unpacked"] += map(_path_part, unpacked)
+        if is_superseded(names) is (kind == "trials"):
+            about = store.find(image)
+            layers = [layer for one in (about.layers if about else ()) if (layer := store.layer(one))]
+            config = store.blob_path(image)
+            made = config.stat().st_mtime if config.exists() else 0.0
+            used = [disk_use(store.blob_path(one.digest)) for one in layers if not one.is_remote]
+            uses = {file: use for one in used for file, use in one.items()}
+            found.append(Part(uses, made, partial(_remove_each, store.remove, names), image))
     return found
 
 
@@ -118,17 +145,17 @@ def engine_parts(client: docker.DockerClient) -> dict[str, list[Part]]:
         names = image.get("RepoTags") or []
         if PLAN_LABEL not in (image.get("Labels") or {}) or image.get("Containers", 0) > 0:
             continue
-        size = image["Size"] - max(image.get("SharedSize", 0), 0)
+        own = image["Size"] - max(image.get("SharedSize", 0), 0)
         tagged = (api.inspect_image(image["Id"]).get("Metadata") or {}).get("LastTagTime") or ""
         part = Part(
-            {image["Id"]: size}, _seconds(tagged), partial(_remove_each, api.remove_image, names or [image["Id"]])
+            {image["Id"]: Use(own)}, _seconds(tagged), partial(_remove_each, api.remove_image, names or [image["Id"]])
         )
         found["trials" if is_superseded(names) else "images"].append(part)
     for record in use.get("BuildCache") or ():
         if not record.get("InUse"):
             used = _seconds(record.get("LastUsedAt") or record.get("CreatedAt") or "")
             remove = partial(api.prune_builds, {"id": [record["ID"]]}, all=True)
-            found["buildkit"].append(Part({record["ID"]: record["Size"]}, used, remove))
+            found["buildkit"].append(Part({record["ID"]: Use(record["Size"])}, used, remove))
     return found
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -38,7 +39,7 @@ from cannery.util.io.namespace import is_in_namespace
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -350,9 +351,12 @@ class Store:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 
-    def leftovers(self, spared: float = SPARED) -> list[Path]:
-        """Return the files and folders that no named image has, except those younger than `spared` seconds."""
-        images = set(self.names().values())
+    def leftovers(self, spared: float = SPARED, without: Collection[str] = ()) -> list[Path]:
+        """Return the files and folders that no named image has, except those younger than `spared` seconds.
+
+        Images whose id is in `without` do not count.
+        """
+        images = set(self.names().values()).difference(without)
         wanted = {layer for image in images for layer in diff_ids(self._parsed(image) or {})}
         kept = images | {layer.digest for layer in map(self.layer, wanted) if layer} | wanted
         found = [path for pattern in ("blobs/sha256/*", "layers/*.json") for path in self.folder.glob(pattern)]
@@ -360,7 +364,7 @@ class Store:
         found += [path for path in self.folder.glob("unpacked*/*") if path.suffix != ".lock"]
         unkept = [path for path in found if f"sha256:{path.name.partition('.')[0]}" not in kept]
         before = time.time() - spared
-        return [path for path in (*unkept, *self.folder.glob("new/*.part")) if path.stat().st_mtime < before]
+        return [path for path in (*unkept, *self.folder.glob("new/*.part")) if _made(path) < before]
 
     def check_room(self, size: int, done: str) -> None:
         """Raise `UnableError` where the disk has no room for `size` bytes; `done` is what is to be done with them."""
@@ -414,6 +418,14 @@ def _hex(digest: str) -> str:
     if not DIGEST.fullmatch(digest):
         raise UsageError(f"{digest[:100]!r} is no digest", hint="a digest is sha256: and 64 hex digits")
     return digest.partition(":")[2]
+
+
+def _made(path: Path) -> float:
+    """Return since when a file is there; never, if another run has removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
 
 
 def _json(path: Path) -> dict[str, Any] | None:

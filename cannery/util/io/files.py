@@ -9,9 +9,9 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cannery.errors import UnableError, UsageError
 
@@ -192,15 +192,26 @@ def remove_path(path: Path) -> None:
         raise unwritable(error, path) from error
 
 
-def disk_use(place: Path) -> dict[str, int]:
-    """Return the bytes on disk of a file, or of each file below a folder, by device and inode.
+class Use(NamedTuple):
+    """The bytes on disk of a file, how many of its hard links were found, and how many there are."""
+
+    bytes: int
+    found: int = 1
+    links: int = 1
+
+
+def disk_use(place: Path) -> dict[str, Use]:
+    """Return the use of a file, or of each file below a folder, by device and inode.
 
     A file with several links has one inode, so it is counted once when the results of several places are joined.
     """
-    found: dict[str, int] = {}
+    found: dict[str, Use] = {}
     walked = os.walk(place) if place.is_dir() and not place.is_symlink() else [(str(place.parent), [], [place.name])]
     for folder, _, names in walked:
         for name in names:
-            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
-            found[f"{status.st_dev}:{status.st_ino}"] = status.st_blocks * 512
+            with suppress(FileNotFoundError):  # another run has removed it
+                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - many files
+                inode = f"{status.st_dev}:{status.st_ino}"
+                count = found[inode].found + 1 if inode in found else 1
+                found[inode] = Use(status.st_blocks * 512, count, status.st_nlink)
     return found
