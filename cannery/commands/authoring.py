@@ -89,11 +89,11 @@ def facts(arguments: argparse.Namespace, context: Context) -> ExitCode:
 
 
 def _tree(
-    context: Context, catalog: Catalog, of: tuple[str, Component | None, str], arguments: argparse.Namespace
+    context: Context, catalog: Catalog, entry: tuple[str, Component | None, str], arguments: argparse.Namespace
 ) -> Tree:
     from cannery.authoring.io.facts import commit_tree, listed_files, release_tree
 
-    name, component, wanted = of
+    name, component, wanted = entry
     if COMMIT.fullmatch(wanted):
         if not isinstance(component, FromSource):
             raise UsageError(f"{name} is of kind {component.kind if component else ''}: it has no commits")
@@ -113,13 +113,13 @@ def _tree(
 def _put(  # noqa: PLR0913 - what is written, of what, and where
     context: Context,
     catalog: Catalog,
-    of: tuple[str, Component | None, str],
+    entry: tuple[str, Component | None, str],
     table: str,
     value: dict[str, Any],
     *,
     print_only: bool,
 ) -> ExitCode:
-    name, component, wanted = of
+    name, component, wanted = entry
     file = f"components/{name}.yaml"
     if print_only:
         print(entry_text(wanted, value))

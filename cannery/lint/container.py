@@ -190,13 +190,13 @@ def _mount(text: str, word: str) -> Mount:
 
 @dataclass(frozen=True)
 class ImageName:
-    """The facts in the name of an image, "" or None if unknown. `ours`: Cannery made it, from `profile` if known."""
+    """Facts in the name of an image, "" or None if unknown. `is_cannery`: Cannery made it, from `profile` if known."""
 
     repository: str = ""
     profile: str = ""
     cann: str = ""
     chip: Chip | None = None
-    ours: bool = False
+    is_cannery: bool = False
     standin: bool = False
 
     @property
@@ -221,9 +221,9 @@ def read_image_name(image: str, profiles: Names[str] = ()) -> ImageName:
         # Some tags call the A2 a2, and the 950 a5 or by its models (`950dt`).
         family = Chip.A5 if chip.startswith("950") else CHIP_ALIASES.get(chip)
         return ImageName(repository, "", cann, family or (None if holes else _DEFAULT_CHIPS.get(name)))
-    ours = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
+    is_cannery = name in profiles or bool(found.plan) or found.standin or found.custom or found.forced
     profile, chip_of_tag = name if name in profiles else "", CHIP_ALIASES[found.chip]
-    return ImageName(repository, profile, found.cann, chip_of_tag, ours=ours, standin=found.standin)
+    return ImageName(repository, profile, found.cann, chip_of_tag, is_cannery=is_cannery, standin=found.standin)
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class Place(NamedTuple):
     path: str
     lost: str
     severity: Severity = Severity.ERROR
-    ours: bool = False
+    is_cannery: bool = False
 
 
 # The most important first.
@@ -200,10 +200,10 @@ PLACES = (
     Place(f"{ASCEND}/cann", "CANN"),
     Place(f"{ASCEND}/ascend-toolkit", "CANN"),
     Place(f"{ASCEND}/nnal", "NNAL (ATB)"),
-    Place("/opt/venv", "every package of the stack", ours=True),
-    Place("/opt/src", "every source tree: packages are installed from there", ours=True),
-    Place("/opt/cannery", "the manifest and the verify script", ours=True),
-    Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", ours=True),
+    Place("/opt/venv", "every package of the stack", is_cannery=True),
+    Place("/opt/src", "every source tree: packages are installed from there", is_cannery=True),
+    Place("/opt/cannery", "the manifest and the verify script", is_cannery=True),
+    Place("/usr/local/lib", "jemalloc, which LD_PRELOAD names, and other libraries", is_cannery=True),
     Place("/usr/local/bin", "programs", Severity.WARNING),
     Place("/vllm-workspace", "vllm and vllm-ascend, which are installed from there", Severity.WARNING),
     Place("/sgl-workspace", "sglang, which is installed from there", Severity.WARNING),
@@ -265,10 +265,12 @@ def hidden(case: Case) -> Iterator[Remark]:
     """Report mounts that hide content of the image: CANN, packages, source trees that packages are installed from."""
     for mount in case.container.mounts:
         target = mount.target.rstrip("/")
-        places = [place for place in PLACES if mount.hides(place.path) and (case.image.ours or not place.ours)]
+        places = [
+            place for place in PLACES if mount.hides(place.path) and (case.image.is_cannery or not place.is_cannery)
+        ]
         if target.startswith(f"{ASCEND}/cann-") and target.count("/") == 4:
             places.append(Place(target, "CANN"))
-        tree = TREES.fullmatch(target) or (OUR_TREES.fullmatch(target) if case.image.ours else None)
+        tree = TREES.fullmatch(target) or (OUR_TREES.fullmatch(target) if case.image.is_cannery else None)
         if target and places:
             yield _hides(case, mount, places)
         elif tree:
@@ -286,7 +288,7 @@ def _hides(case: Case, mount: Mount, places: list[Place]) -> Remark:
         fix = f"mount what of it is the host's: {' '.join(case.access.mounts)}"
         # Some images have no CANN and use the host's. The image's name does not show it.
         is_hosts = mount.source.rstrip("/") == mount.target.rstrip("/") and mount.target.startswith(ASCEND)
-        is_sure = not is_hosts and (case.image.ours or case.image.ascend)
+        is_sure = not is_hosts and (case.image.is_cannery or case.image.ascend)
         severity = Severity.ERROR if is_sure else Severity.WARNING
     what = f"{mount.word} hides what the image has there: {lost}"
     return Remark(severity, "run.mount.hides", what, "a mount covers what the image has below it", fix, mount.word)

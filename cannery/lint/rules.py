@@ -235,7 +235,7 @@ def lists(case: Case) -> Iterator[Remark]:
             why = "docker does not join it with the ENV of the image"
             fix = f"set it in the container, where the image's own is known: sh -c 'export {name}=DIR:${name}; exec …'"
             # Cannery's images set all in ENV. Other images may set it again in their entry point or shell files.
-            is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.ours)
+            is_sure = name == "PATH" or (name == "LD_LIBRARY_PATH" and case.image.is_cannery)
             yield Remark(Severity.ERROR if is_sure else Severity.WARNING, "run.env.lost", what, why, fix, word)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Assembly:
     """State of one assembly: the run, the byte-code compiler, and the layer files written so far, by DiffID."""
 
     work: Work
@@ -75,13 +75,13 @@ def python_image(work: Work, image: str) -> str | None:
 
 
 @contextmanager
-def bench(work: Work, image: str) -> Iterator[Bench]:
-    """Open a bench that compiles with the Python of the image with the id `image`. Its files are removed at the end."""
+def open_assembly(work: Work, image: str) -> Iterator[Assembly]:
+    """Yield an assembly that compiles with the Python of the image `image`. Its files are removed at the end."""
     context, recipe = work.context, work.plan.recipe
     python = f"{python_home(recipe.base.tag)}/bin/python3"
     worker = python_worker(work.place, python_image(work, image) or image, python, context.cache)
     with ExitStack() as stack:
-        yield Bench(work, worker, Place(recipe.target.python, work.plan.epoch), stack)
+        yield Assembly(work, worker, Place(recipe.target.python, work.plan.epoch), stack)
 
 
 def wheels_of(work: Work, packages: Sequence[LockedPackage]) -> tuple[Wheel, ...]:
@@ -110,45 +110,48 @@ def _content(work: Work, layer: Layer) -> Content:
     return Content(wheels=wheels_of(work, group.packages))
 
 
-def made(on: Bench, contents: Sequence[Content]) -> list[Made]:
-    """Make layers, one per core at a time, in the image store or, for an engine, in files of the bench.
+def make_layers(assembly: Assembly, contents: Sequence[Content]) -> list[Made]:
+    """Make layers, one per core at a time, in the image store or, for an engine, in files of the assembly.
 
     Raises `BuildFailedError` for a wheel that cannot be installed or is damaged, and `UnableError`.
     """
-    modules = [modules_in(content, on.place.python) for content in contents]
-    store = on.work.place.store if isinstance(on.work.place, StorePlace) else None
+    modules = [modules_in(content, assembly.place.python) for content in contents]
+    store = assembly.work.place.store if isinstance(assembly.work.place, StorePlace) else None
 
     def write(content: Content, code: Sequence[Modules]) -> Made:
         begun = time.time()
-        found = _write_layer(on, content, code) if store is None else _stored(on, store, content, code)
-        on.work.spans.append(Span(content.stage, begun, time.time() - begun))
+        found = _write_layer(assembly, content, code) if store is None else _stored(assembly, store, content, code)
+        assembly.work.spans.append(Span(content.stage, begun, time.time() - begun))
         return found
 
     what = "making 1 layer" if len(contents) == 1 else f"making {len(contents)} layers"
     try:
-        with heartbeat(on.work.context.say, lambda: what), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with (
+            heartbeat(assembly.work.context.say, lambda: what),
+            ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+        ):
             begun = time.time()
-            make_code([one for some in modules for one in some], on.worker, on.cache)
-            on.work.spans.append(Span("byte code", begun, time.time() - begun))
+            make_code([one for some in modules for one in some], assembly.worker, assembly.cache)
+            assembly.work.spans.append(Span("byte code", begun, time.time() - begun))
             return list(pool.map(write, contents, modules))
     except WheelError as error:
         hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"
         raise BuildFailedError(str(error), where="a wheel of the lock", hint=hint) from error
 
 
-def _stored(on: Bench, store: Store, content: Content, modules: Sequence[Modules]) -> Made:
+def _stored(assembly: Assembly, store: Store, content: Content, modules: Sequence[Modules]) -> Made:
     """Write a layer into the image store, as gzip."""
-    layer = store.write(lambda part: write_layer(content, on.place, _code(on, modules), part, GzipSink))
+    layer = store.write(lambda part: write_layer(content, assembly.place, _code(assembly, modules), part, GzipSink))
     return Made(layer.diff_id, layer.raw)
 
 
-def _write_layer(on: Bench, content: Content, modules: Sequence[Modules]) -> Made:
-    """Write a layer into a file of the bench."""
-    folder = on.cache / "layers"
+def _write_layer(assembly: Assembly, content: Content, modules: Sequence[Modules]) -> Made:
+    """Write a layer into a file of the assembly."""
+    folder = assembly.cache / "layers"
     folder.mkdir(parents=True, exist_ok=True)
-    stream = on.stack.enter_context(_new_file(folder))
-    found = write_layer(content, on.place, _code(on, modules), stream)
-    on.files[found.diff_id] = stream
+    stream = assembly.stack.enter_context(_new_file(folder))
+    found = write_layer(content, assembly.place, _code(assembly, modules), stream)
+    assembly.files[found.diff_id] = stream
     return found
 
 
@@ -157,42 +160,44 @@ def _new_file(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder)
 
 
-def _code(on: Bench, modules: Sequence[Modules]) -> list[Path]:
-    return [code_path(one, on.worker, on.cache) for one in modules]
+def _code(assembly: Assembly, modules: Sequence[Modules]) -> list[Path]:
+    return [code_path(one, assembly.worker, assembly.cache) for one in modules]
 
 
-def diff_ids(on: Bench, layers: Sequence[Layer]) -> dict[str, Layer]:
+def diff_ids(assembly: Assembly, layers: Sequence[Layer]) -> dict[str, Layer]:
     """Return {DiffID: layer} in the order of `layers`. Layers without a cached DiffID are made."""
     # The digests of the other kinds do not cover all of their content. They are small and made in each run.
     kept = [layer for layer in layers if layer.kind in {LayerKind.GROUP, LayerKind.TREE}]
-    known = {layer: one for layer in kept if (one := made_before(on.cache, _name(on, layer)))}
+    known = {layer: one for layer in kept if (one := made_before(assembly.cache, _name(assembly, layer)))}
     wanted = [layer for layer in layers if layer not in known]
-    new = dict(zip(wanted, made(on, [content_of(on.work, layer) for layer in wanted]), strict=True))
+    new = dict(zip(wanted, make_layers(assembly, [content_of(assembly.work, layer) for layer in wanted]), strict=True))
     for layer in kept:
         if layer in new:
-            remember(on.cache, _name(on, layer), new[layer])
+            remember(assembly.cache, _name(assembly, layer), new[layer])
     return {{**known, **new}[layer].diff_id: layer for layer in layers}
 
 
-def _name(on: Bench, layer: Layer) -> str:
-    return f"{layer.digest}-{on.worker.key}"
+def _name(assembly: Assembly, layer: Layer) -> str:
+    return f"{layer.digest}-{assembly.worker.key}"
 
 
-def handed_over(on: Bench, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
+def store_image(assembly: Assembly, config: Mapping[str, Any], reference: str, layers: Mapping[str, Layer]) -> None:
     """Store the image of `config` under a name in the engine or image store, with the layers that are missing there.
 
-    `layers` are those that this host can make, by DiffID. Raises like `made` and the place's `take`.
+    `layers` are those that this host can make, by DiffID. Raises like `make_layers` and the place's `take`.
     """
-    work = on.work
+    work = assembly.work
     found = work.place.find(reference)
     if found and found.id == digest_of(config_text(config)):
         return
     missing = work.place.missing(config["rootfs"]["diff_ids"])
-    made(on, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in on.files])
-    give(work, config, reference, {diff_id: on.files[diff_id] for diff_id in missing if diff_id in on.files})
+    make_layers(assembly, [content_of(work, layers[diff_id]) for diff_id in missing if diff_id not in assembly.files])
+    add_image(
+        work, config, reference, {diff_id: assembly.files[diff_id] for diff_id in missing if diff_id in assembly.files}
+    )
 
 
-def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[str, IO[bytes]]) -> None:
+def add_image(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[str, IO[bytes]]) -> None:
     """Store the image of `config` under a name in the engine or image store; `layers` are those missing there.
 
     Raises like the place's `take`, or the store's `add`.
@@ -210,16 +215,16 @@ def give(work: Work, config: Mapping[str, Any], reference: str, layers: Mapping[
 
 
 def source_ids(
-    on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer], make: Callable[[Part], None]
+    assembly: Assembly, base: Mapping[str, Any], lower: Mapping[str, Layer], make: Callable[[Part], None]
 ) -> list[str]:
     """Return the DiffIDs of the layers of sources, which are built on the foundation `base` and the wheels.
 
     `lower` are the layers of wheels by DiffID. `make` builds a part of the rendered folder. Layers that an earlier run
     built are reused if the engine or image store still has them.
     """
-    work = on.work
+    work = assembly.work
     layers = [layer for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
-    known = [made_before(on.cache, _name(on, layer)) for layer in layers]
+    known = [made_before(assembly.cache, _name(assembly, layer)) for layer in layers]
     below = [*base["RootFS"]["Layers"], *lower]
     ids = [one.diff_id for one in known if one is not None]
     if len(ids) == len(layers) and not work.place.missing([*below, *ids]):
@@ -227,20 +232,20 @@ def source_ids(
     wheels, sources = part_references(below, layers)
     empty = Settings({}, {}, {})
     config = image_config(base, list(lower), layer_words(lower.values()), empty, work.plan.epoch)
-    handed_over(on, config, wheels, lower)
+    store_image(assembly, config, wheels, lower)
     make(Part("sources", sources, {"wheels": wheels}))
     found = work.place.attributes(sources)["RootFS"]["Layers"]
     if found[: len(below)] != below:
         raise UnableError("the sources were built on other layers", hint="build with `--with bake`")
     ids = found[len(below) :]
     for layer, diff_id in zip(layers, ids, strict=True):
-        remember(on.cache, _name(on, layer), Made(diff_id, 0))
+        remember(assembly.cache, _name(assembly, layer), Made(diff_id, 0))
     return list(ids)
 
 
-def forget_parts(on: Bench, base: Mapping[str, Any], lower: Mapping[str, Layer]) -> None:
+def forget_parts(assembly: Assembly, base: Mapping[str, Any], lower: Mapping[str, Layer]) -> None:
     """Remove the names of the intermediate images of sources. The final image has their layers."""
-    layers = [layer for layer in on.work.plan.layers if layer.kind is LayerKind.SOURCE]
+    layers = [layer for layer in assembly.work.plan.layers if layer.kind is LayerKind.SOURCE]
     for name in part_references([*base["RootFS"]["Layers"], *lower], layers):
-        if on.work.place.find(name) is not None:
-            on.work.place.remove(name)
+        if assembly.work.place.find(name) is not None:
+            assembly.work.place.remove(name)

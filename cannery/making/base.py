@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cannery.assemble.image import Settings, image_config
 from cannery.lock.io.store import current_lock
-from cannery.making.assemble import give
+from cannery.making.assemble import add_image
 from cannery.pipeline import lock_store
 from cannery.recipe.recipe import with_arch
 from cannery.standin.tree import SHELL, entrypoint, labels
@@ -63,7 +63,7 @@ def make_standins(work: Work) -> None:
         digests = [f"sha256:{sha256_file(system)}", f"sha256:{sha256_bytes(layer)}"]
         with system.open("rb") as stream:
             layers: dict[str, IO[bytes]] = dict(zip(digests, (stream, io.BytesIO(layer)), strict=True))
-            give(work, standin_config(spec, digests), reference, layers)
+            add_image(work, standin_config(spec, digests), reference, layers)
 
 
 def standin_config(spec: StandInSpec, diff_ids: Sequence[str]) -> dict[str, Any]:

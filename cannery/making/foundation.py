@@ -13,7 +13,7 @@ from cannery.assemble.image import PYTHON_LABEL, Settings, foundation_reference,
 from cannery.assemble.io.code import known_python, python_note
 from cannery.errors import NetworkError
 from cannery.host.io.place import EnginePlace
-from cannery.making.assemble import give
+from cannery.making.assemble import add_image
 from cannery.ship.io.registry import published, pulled, push_as
 from cannery.ship.published import published_reference
 from cannery.util.io.files import write_atomic
@@ -68,7 +68,7 @@ def _push(work: Work, dock: Dock, foundation: str, reference: str) -> None:
     python = known_python(work.context.cache, foundation)
     settings = Settings({}, {PYTHON_LABEL: python} if python else {}, {})
     config = image_config(work.place.attributes(foundation), [], [], settings, work.plan.epoch)
-    give(work, config, reference, {})
+    add_image(work, config, reference, {})
     try:
         push_as(dock, work.place.attributes(reference)["Id"], reference)
     finally:

@@ -118,7 +118,7 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
 
     `make` builds a part of the rendered folder.
     """
-    from cannery.making.assemble import bench, diff_ids, forget_parts, handed_over, source_ids
+    from cannery.making.assemble import diff_ids, forget_parts, open_assembly, source_ids, store_image
 
     plan = work.plan
     foundation = foundation_reference(plan)
@@ -126,15 +126,15 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
         make(Part("foundation", foundation))
     base = work.place.attributes(foundation)
     kinds = {kind: [layer for layer in plan.layers if layer.kind is kind] for kind in LayerKind}
-    with bench(work, base["Id"]) as on:
-        lower = diff_ids(on, kinds[LayerKind.GROUP])
-        sources = source_ids(on, base, lower, make) if kinds[LayerKind.SOURCE] else []
-        upper = diff_ids(on, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
+    with open_assembly(work, base["Id"]) as assembly:
+        lower = diff_ids(assembly, kinds[LayerKind.GROUP])
+        sources = source_ids(assembly, base, lower, make) if kinds[LayerKind.SOURCE] else []
+        upper = diff_ids(assembly, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
         words = layer_words(plan.layers[len(plan.foundation) :])
         config = image_config(base, [*lower, *sources, *upper], words, settings_of(plan), plan.epoch)
-        handed_over(on, config, plan.reference, {**lower, **upper})
+        store_image(assembly, config, plan.reference, {**lower, **upper})
         if sources:
-            forget_parts(on, base, lower)
+            forget_parts(assembly, base, lower)
 
 
 def tried(work: Work, trial: Trial) -> Built:
@@ -144,7 +144,7 @@ def tried(work: Work, trial: Trial) -> Built:
     """
     from cannery.assemble.io.trial import Changes, trial_content
     from cannery.assemble.trial import TRIAL_LABEL
-    from cannery.making.assemble import bench, handed_over, made, wheels_of
+    from cannery.making.assemble import make_layers, open_assembly, store_image, wheels_of
     from cannery.render.render import files_layer
 
     context, plan = work.context, work.plan
@@ -158,10 +158,10 @@ def tried(work: Work, trial: Trial) -> Built:
     settings = Settings({}, {**labels(plan), TRIAL_LABEL: trial.parent}, {})
     if plan.recipe.base.kind is BaseKind.STANDIN and work.place.cannot(plan.recipe.target.arch):
         make_standins(work)  # the stand-in's Python compiles the byte code
-    with bench(work, parent["Id"]) as on:
-        (layer,) = made(on, [trial_content(changes, on.place.python)])
+    with open_assembly(work, parent["Id"]) as assembly:
+        (layer,) = make_layers(assembly, [trial_content(changes, assembly.place.python)])
         config = image_config(parent, [layer.diff_id], ["cannery: what the tried set changes"], settings, plan.epoch)
-        handed_over(on, config, plan.reference, {})
+        store_image(assembly, config, plan.reference, {})
     image = work.place.needed(plan.reference, plan.recipe.name)
     keep_spans(context.out / plan.folder, plan.reference, work.spans)
     return Built(image.id, image.size, len(image.layers), (trial.words,), 0, 0, None)

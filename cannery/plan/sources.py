@@ -277,17 +277,17 @@ def source_steps(
     for chosen in recipe.sources:
         if is_left_out(recipe, chosen):
             continue
-        mine = local.get(chosen.name)
-        package = sdists.get(chosen.package) if chosen.release and mine is None else None
+        tree = local.get(chosen.name)
+        package = sdists.get(chosen.package) if chosen.release and tree is None else None
         if package is not None:
             yield _step(recipe, chosen, socs, package.file, package.sha256, None)
-        elif chosen.commit or mine is not None:
-            content = mine.digest if mine else chosen.commit or ""
-            yield _step(recipe, chosen, socs, f"{chosen.name}.tar", content, mine)
+        elif chosen.commit or tree is not None:
+            content = tree.digest if tree else chosen.commit or ""
+            yield _step(recipe, chosen, socs, f"{chosen.name}.tar", content, tree)
 
 
 def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
-    recipe: Recipe, chosen: ChosenSource, socs: tuple[str, ...], file: str, content: str, mine: LocalTree | None
+    recipe: Recipe, chosen: ChosenSource, socs: tuple[str, ...], file: str, content: str, tree: LocalTree | None
 ) -> SourceStep:
     component = chosen.component
     standin = recipe.standin_of(chosen)
@@ -316,9 +316,9 @@ def _step(  # noqa: PLR0913, PLR0917 - what a step is made of
         before=before,
         file=file,
         content=content,
-        commit=mine.commit if mine else chosen.commit,
-        release=None if mine else chosen.release,
-        dirty=mine.dirty if mine else False,
+        commit=tree.commit if tree else chosen.commit,
+        release=None if tree else chosen.release,
+        dirty=tree.dirty if tree else False,
         native=is_native,
         without=standin.reason if standin else "",
     )

@@ -94,7 +94,7 @@ class NewLayer:
 def make(folder: Path, base: Path, target: str = "foundation", **options: object) -> list[NewLayer]:
     cache, screen = folder.parent / "cache", io.StringIO()
     view = partial(make_view, screen, Look({}), is_terminal=False, clock=time.monotonic)
-    given: dict[str, object] = {"given": {}, "secrets": NO_SECRETS, **options}
+    given: dict[str, object] = {"existing": {}, "secrets": NO_SECRETS, **options}
     given |= {
         "base": lambda _here: Root((base,), {"PATH": "/bin", "HOME": "/"}),
         "store": (store := Store(cache / "images")),
@@ -159,7 +159,7 @@ def test_a_stage_that_is_there_is_not_made(folder: Path, base: Path, tmp_path: P
     text = "FROM nothing AS wheels\nRUN false\nFROM wheels AS made\nRUN mkdir /out && cp /of-wheels /out\n"
     (folder / "Dockerfile").write_text(f"{text}FROM wheels AS sources\nCOPY --link --from=made /out/ /\n")
     given = {"wheels": Root((base, tmp_path / "wheels"), {"PATH": "/bin"})}
-    (layer,) = make(folder, base, "sources", given=given)
+    (layer,) = make(folder, base, "sources", existing=given)
     assert content(layer) == {"of-wheels": b""}
 
 

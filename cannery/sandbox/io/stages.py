@@ -62,13 +62,13 @@ class Root:
 class StageRequest:
     """A request to make the stage `target` of a rendered folder.
 
-    `given` are stages that exist already. `base` returns the base image, for the build host's platform or the target's.
-    `view` makes a view; `secrets` are as for a bake. The layers are written to `store`.
+    `existing` are stages that were made before. `base` returns the base image, for the build host's platform or the
+    target's. `view` makes a view; `secrets` are as for a bake. The layers are written to `store`.
     """
 
     folder: Path
     target: str
-    given: Mapping[str, Root]
+    existing: Mapping[str, Root]
     base: Callable[[bool], Root]
     secrets: Secrets
     store: Store
@@ -86,7 +86,7 @@ def make_stages(request: StageRequest) -> list[str]:
     and SIGTERM `KeyboardInterrupt` is raised.
     """
     stages = read_stages((request.folder / DOCKERFILE).read_text(encoding="utf-8"))
-    wanted = wanted_stages(stages, request.target, request.given)
+    wanted = wanted_stages(stages, request.target, request.existing)
     request.log.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         scratch = stack.enter_context(own_folder(request.cache / "boxes"))
@@ -104,7 +104,7 @@ class _Bench:
 
     def __init__(self, request: StageRequest, scratch: Path, progress: _Progress) -> None:
         self._request, self._scratch, self._progress = request, scratch, progress
-        self.made = dict(request.given)
+        self.made = dict(request.existing)
 
     def make(self, stage: Stage, *, has_layers: bool) -> None:
         """Make a stage whose sources are made; with `has_layers` the layers of its steps too."""
