@@ -203,7 +203,7 @@ def test_a_registry_that_drips_costs_no_more(two: tuple[StubRegistry, StubRegist
     started = time.monotonic()
     assert find(need(first.reference, second.reference)).digest == digest
     assert time.monotonic() - started < 1.0 + base_images.GRACE + 3
-    assert find.said[0] == f"base: {first.reference} is not used: time-out (1.25 s)"
+    assert find.said[0].startswith(f"base: {first.reference} is not used: time-out")
 
 
 def test_the_real_limits_leave_time_within_ten_seconds() -> None:

@@ -178,6 +178,18 @@ def test_the_next_page_of_a_list_is_asked_over_tls_as_the_first(tmp_path: Path) 
             assert repository.tags() == ("1", "2")
 
 
+def test_a_response_that_drips_ends_with_the_limit_of_all(stub: StubRegistry) -> None:
+    stub.add(["arm64"], {"Labels": {"long": "x" * 40_000}}, kind=MANIFEST)
+    stub.drip = 0.2
+    started = time.monotonic()
+    with (
+        pytest.raises(RefusedError, match="time-out"),
+        Repository(stub.reference, access(limits=Limits(connect=0.5, read=0.5, total=3.0))) as repository,
+    ):
+        repository.config(repository.manifest(repository.published(TAG).digest).config)
+    assert time.monotonic() - started > 3.0
+
+
 def test_a_redirect_to_itself_ends(stub: StubRegistry) -> None:
     stub.moved = f"http://{stub.host}"
     assert refusal(stub) == "the server there is not a registry (TooManyRedirects)"

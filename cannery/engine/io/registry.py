@@ -102,6 +102,8 @@ CERTIFICATES = Path("/etc/docker/certs.d")
 DAEMON = Path("/etc/docker/daemon.json")
 # By the specification, registries accept manifests of up to 4 MiB. Configurations are smaller.
 MAX_BODY = 4 << 20
+# Bytes of a manifest or configuration that are waited for at once; the limit of time is looked at in between.
+CHUNK = 512
 # Bytes of one read of a blob.
 BLOCK = 1 << 18
 # docker.io is only a name; this host serves its API.
@@ -384,8 +386,10 @@ class Repository:
             sent = stack.enter_context(data()) if callable(data) else data
             response = stack.enter_context(self._request(method, url, headers, auth, sent))
             body = bytearray()
-            for chunk in response.iter_content(65536):
+            for chunk in response.iter_content(CHUNK):
                 body += chunk
+                if time.monotonic() > self._end:
+                    raise TimeoutError
                 if len(body) > MAX_BODY:
                     raise MalformedError(f"its response is larger than {MAX_BODY >> 20} MiB")
             return Reply(response.status_code, response.headers, bytes(body), response.url)
