@@ -28,7 +28,7 @@ VALUES = {
     "registry": "where images are pushed to and pulled from",
     "builder": "a buildx builder of yours",
     "wheelhouse": "a folder of your wheels",
-    "git-mirror": "a folder of git repositories, in place of the network",
+    "git-mirror": "a folder of git repositories, instead of the network",
     "patches": "a folder of your patch sets",
 }
 FOLDERS = frozenset({"cache", "catalog", "wheelhouse", "git-mirror", "patches"})

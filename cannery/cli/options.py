@@ -167,7 +167,7 @@ RELEASES = "release: use releases from the package index instead of git commits;
 FORCE = "continue despite errors that check reports; the image's tag then ends with -forced"
 versions = _below(
     "versions and sources",
-    _listed("--pin NAME==VERSION", "use this version in place of the profile's, for this run (repeatable)"),
+    _listed("--pin NAME==VERSION", "use this version instead of the profile's, for this run (repeatable)"),
     _one("--sources WHICH", RELEASES),
     _flag("--force", FORCE),
 )

@@ -143,7 +143,7 @@ def _print_ported(context: Context, results: Results, to: str) -> None:
 
 
 def _write(context: Context, git: Git, results: Results, output: Path, to: str) -> None:
-    """Write ported sets, with each patch made anew on the new tree. Patches that the tree already has are left out."""
+    """Write ported sets, with each patch remade on the new tree. Patches that the tree already has are left out."""
     from cannery.patches.io.folders import write_set
 
     for found, patches in results:

@@ -163,7 +163,7 @@ def emulation(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         yield ok("emulation", f"QEMU runs {other} here")
     elif text.startswith("enabled"):
         message = f"QEMU for {other} is registered without the flag F: containers do not find it"
-        step = f"{other.emulation}, in place of what registered it"
+        step = f"{other.emulation}, instead of what registered it"
         yield warning("emulation", message, step)
     elif needs:
         message = f"the target is {other}, the host {facts.arch}, and no QEMU is registered"

@@ -135,7 +135,7 @@ def make_layers(assembly: Assembly, contents: Sequence[Content]) -> list[Made]:
             assembly.work.spans.append(Span("byte code", begun, time.time() - begun))
             return list(pool.map(write, contents, modules))
     except WheelError as error:
-        hint = "the same command again fetches a damaged file anew; else ask the package's makers for a whole wheel"
+        hint = "the same command downloads a damaged file again; otherwise ask the package's makers for a correct wheel"
         raise BuildFailedError(str(error), where="a wheel of the lock", hint=hint) from error
 
 

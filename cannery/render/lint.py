@@ -174,7 +174,7 @@ def _through_links(found: Sequence[Instruction]) -> Iterator[Finding]:
         folder = f"{target.rstrip('/')}/"
         link = next((path for path in links if folder.startswith(f"{path}/")), None)
         if link:
-            why = "a linked layer has folders in place of the links below it"
+            why = "a linked layer has folders instead of the links below it"
             fix = "copy to where the link leads, or leave --link out"
             yield _error("lint-link", one, f"{one.keyword} --link to {target}, through the link {link}", why, fix)
 

@@ -136,7 +136,7 @@ def _bounds(plan: Plan) -> Iterator[Table]:
 
 
 def _package_lists(plan: Plan, wheels: Sequence[Item], sizes: Mapping[str, int]) -> Iterator[Table]:
-    head = ("name", "version", "MB", "layer", "licence", "index", "asked for by")
+    head = ("name", "version", "MB", "layer", "licence", "index", "required by")
     rows = []
     for one in sorted(wheels, key=lambda item: item.name):
         via = ", ".join(one.asked_by).replace("<profile>", "the profile")

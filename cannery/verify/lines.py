@@ -1,4 +1,4 @@
-"""Prints a verify report (docs/verify-report.schema.json): failures and warnings in full, and one line a level."""
+"""Print a verify report (docs/verify-report.schema.json): failures and warnings in full, and a line for each level."""
 
 from __future__ import annotations
 

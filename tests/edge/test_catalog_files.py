@@ -314,10 +314,10 @@ def test_a_system_component_takes_no_version(images: Path) -> None:
     [
         (
             'release: "0.13.0", commit: "' + ONES + '"',
-            "vllm is of kind source; name its commit, or the release in its place",
+            "vllm is of kind source; name its commit, or a release instead",
         ),
         ('version: "0.13.0"', "vllm is of kind source: no version"),
-        ("reason: none", "vllm is of kind source; name its commit, or the release in its place"),
+        ("reason: none", "vllm is of kind source; name its commit, or a release instead"),
         ('commit: "' + ONES + '"', f"nothing is known of vllm {ONES}; add it to revisions in images/components/"),
     ],
 )

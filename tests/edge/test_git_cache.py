@@ -303,5 +303,5 @@ def test_a_mirror_that_git_cannot_read_is_reported_with_gits_reason(
     assert "without the commit" not in caught.value.what
     assert (
         caught.value.hint
-        == "mend that repository, or put another copy there, or leave GIT_MIRROR (--git-mirror) out to fetch it"
+        == "repair that repository, or put another copy there, or leave GIT_MIRROR (--git-mirror) out to fetch it"
     )

@@ -214,7 +214,7 @@ def test_where_no_repository_can_be_had_the_release_that_may_take_its_place_is_o
     assert "SOURCES" not in caught.value.hint
     with pytest.raises(NetworkError) as other:
         place(replace(wanted, release="0.13.0"))
-    way = "SOURCES=release:one takes release 0.13.0 of the package index in its place"
+    way = "SOURCES=release:one uses release 0.13.0 of the package index instead"
     assert other.value.hint == f"{caught.value.hint}; {way}"
 
 

@@ -231,7 +231,7 @@ def test_a_commit_that_is_not_in_the_mirror_is_named(small: Small, tmp_path: Pat
     assert done.code == 7
     assert "engine" in done.err
     assert "made-up/engine" in done.err
-    assert "SOURCES=release:engine takes release 0.11.0 of the package index in its place" in done.err
+    assert "SOURCES=release:engine uses release 0.11.0 of the package index instead" in done.err
 
 
 def test_a_tree_that_changes_between_plan_and_tar_is_exit_4(

@@ -107,7 +107,7 @@ def test_a_web_page_in_place_of_a_wheel_is_named_as_one(
     stub.add(made)
     page = b"<html>log in first</html>"
     monkeypatch.setattr(stub, "_send_file", lambda request, _data: stub._send(request, page, "text/html"))
-    with pytest.raises(NetworkError, match="a web page came in place of the file"):
+    with pytest.raises(NetworkError, match="it sent a web page instead of the file"):
         get(locked(made), PipSettings(index_url=stub.url), tmp_path)
     assert not store_path(locked(made), tmp_path).exists()
 

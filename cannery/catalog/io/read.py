@@ -400,7 +400,7 @@ def _pin_faults(pin: Pin, catalog: Catalog, known: Collection[str]) -> Iterator[
         takes = f"it takes {', '.join(wanted)}" if wanted else "remove it: its version follows from the base"
         yield f"{pin.name} is of kind {component.kind}: no {', no '.join(unread)}", takes
     elif isinstance(component, FromSource) and bool(pin.commit) == bool(pin.release):
-        yield f"{pin.name} is of kind {component.kind}", "name its commit, or the release in its place"
+        yield f"{pin.name} is of kind {component.kind}", "name its commit, or a release instead"
     elif isinstance(component, FromSource) and pin.commit and pin.commit not in component.revisions:
         file = catalog.file(f"components/{pin.name}.yaml")
         yield f"nothing is known of {pin.name} {pin.commit}", f"add it to revisions in {file}"

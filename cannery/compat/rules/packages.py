@@ -250,7 +250,7 @@ def substitutes(subject: Subject) -> Iterator[Finding]:
     """Report the versions that a stand-in has instead of the profile's."""
     own = {pin.name: pin.version for pin in subject.recipe.profile.components}
     for one in subject.recipe.substitutes:
-        what = f"{one.name} {one.version} is in place of {own[one.name]}, on the stand-in base alone"
+        what = f"{one.name} {one.version} replaces {own[one.name]}, only on the stand-in base"
         yield note("substitute", what, one.reason)
 
 

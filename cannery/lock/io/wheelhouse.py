@@ -139,7 +139,7 @@ class Download:
                     what = f"{state} ({detail})" if is_known else f"HTTP {response.status_code}"
                     raise (PassingError if response.status_code in PASSING else NetworkError)(what)
                 if response.headers.get("Content-Type", "").startswith("text/html"):
-                    raise NetworkError("a web page came in place of the file: a login, or a notice of a proxy")
+                    raise NetworkError("it sent a web page instead of the file: a login, or a notice of a proxy")
                 if start and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
                     self.part.unlink()
                     raise PassingError("the server starts from the first byte again")

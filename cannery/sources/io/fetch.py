@@ -127,7 +127,7 @@ def _fetch(request: SourceRequest, git: GitCache) -> SourceFile:
         return _local(request, git) if request.local is not None else _commit(request, git)
     except NetworkError as error:
         if request.release:
-            way = f"SOURCES=release:{request.name} takes release {request.release} of the package index in its place"
+            way = f"SOURCES=release:{request.name} uses release {request.release} of the package index instead"
             error.hint = "; ".join(part for part in (error.hint, way) if part)
         raise
     except GitReadError as error:

@@ -34,7 +34,7 @@ SETTINGS = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsync
 FETCH = ("fetch", "--depth=1", "--progress", "--no-tags", "--no-recurse-submodules")
 WAYS_OUT = (
     "GIT_MIRROR=dir (--git-mirror dir) takes local bare repositories, "
-    "SRC_<name>=dir (--src <name>=dir) a local tree in its place"
+    "SRC_<name>=dir (--src <name>=dir) a local tree instead"
 )
 # Earlier names of repositories: a mirror may still have them.
 OLD_NAMES = {"verl-project/verl": "volcengine/verl"}
@@ -167,7 +167,7 @@ def in_mirror(mirror: Path, what: str, commit: str, hosts: Mapping[str, str], en
                 return Found(git_dir, commit, f"mirror/{repository}", is_whole=False)
             if reason:
                 reason = f"git cannot read it: {reason.replace(f'{mirror}/', '')}"
-                hint = "mend that repository, or put another copy there"
+                hint = "repair that repository, or put another copy there"
             looked.append(f"{place} ({reason or 'without the commit'})")
     raise NetworkError(
         f"{what}: commit {commit} is in no local repository: {', '.join(looked)}",
