@@ -153,6 +153,17 @@ def test_what_is_no_explanation_of_a_conflict_is_none(
     assert says.format(cache=tmp_path / "cache") in str(caught.value)
 
 
+def test_a_cache_whose_path_no_build_can_have_in_its_path(
+    stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    failing_uv(tmp_path, monkeypatch, "echo 'error: path segment contains separator `:`' >&2; exit 1")
+    with pytest.raises(UnableError) as caught:
+        lock(REQUEST, PipSettings(index_url=stub.url), folder)
+    assert caught.value.hint == "set CANNERY_CACHE to a folder without a `:` in its path"
+
+
 def test_a_real_uv_that_cannot_write_its_cache(stub: StubIndex, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "uv").write_text("in the way")

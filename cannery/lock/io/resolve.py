@@ -225,7 +225,8 @@ class Resolver:
             error.what += f"\n{text}"
             return error
         if not is_of_network(stderr):
-            return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where)
+            hint = "set CANNERY_CACHE to a folder without a `:` in its path" if ":" in str(self.job.cache) else ""
+            return UnableError(f"the resolver failed with status {status}\n{text}", where=self.job.where, hint=hint)
         hosts = {url_host(place.url).rpartition("@")[2]: place for place in self.places}
         place = next((place for host, place in hosts.items() if host and host in stderr), None)
         proxy = HostSession(self.job.settings).proxy_words(place.url) if place else ""
