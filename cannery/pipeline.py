@@ -1,8 +1,8 @@
 """The story of an image: bind → lock → check → plan → find the base → patch → render → build → verify.
 
-A command goes as far along this page as it needs. Each step takes the value of the step before and returns a new one;
-the surroundings of the run (`Context`) come in here and in `cannery.commands`, and go no deeper. Steps import what
-only they need, so that `list` and `plan` load no network libraries.
+A command runs as many of these steps as it needs. Each step takes the value of the step before and returns a new one.
+Only this module and `cannery.commands` use the settings of the run (`Context`). A step imports the modules that only it
+needs, so that `list` and `plan` load no network libraries.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 
 
 class Hashes(Enum):
-    """How far an incomplete lock is completed: by what is known here, by its indexes too, or as a must.
+    """How an incomplete lock is completed.
 
-    `LOCKED` is a must without any index.
+    `KNOWN`: with the hashes that are known here. `WANTED`: also with those of the indexes. `NEEDED`: the same, and a
+    hash that is still missing is an error. `LOCKED`: a missing hash is an error, and no index is asked.
     """
 
     KNOWN = auto()
@@ -60,7 +61,7 @@ class Hashes(Enum):
 
 
 class Checked(NamedTuple):
-    """What is known of a recipe before it is planned: every finding, and the locks that were read."""
+    """The findings about a recipe, and the locks that were read for them."""
 
     findings: tuple[Finding, ...]
     locks: LockSet
@@ -76,9 +77,9 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """One run's surroundings, catalog and plan, and where its image is: what building and verifying both need.
+    """What building and verifying both need: the settings of the run, the catalog, the plan, and the image's place.
 
-    `spans` is what was made so far, and how long it took.
+    `spans` are the steps that have ended, each with its duration.
     """
 
     context: Context
@@ -89,7 +90,7 @@ class Work:
 
 
 def lock_store(context: Context) -> LockStore:
-    """Return where the locks of this run are, and how one that cannot be made is explained."""
+    """Return the locks of this run."""
     return LockStore(
         root=context.root,
         locks=context.locks,
@@ -112,12 +113,12 @@ def _explained(
 
 
 def checked(context: Context, catalog: Catalog, recipe: Recipe, *, wheels: bool = False) -> Checked:
-    """Return every finding about `recipe`, from its pins and from its locks, and the locks that were read.
+    """Return every finding about the pins and locks of `recipe`, and the locks that were read.
 
-    With `wheels`, also about those of its files that are on this host: a second for 200.
+    With `wheels`, also check those of its wheels that are on this host, which takes about a second for 200 wheels.
 
-    An ad-hoc set whose pins cannot work is not resolved: no lock is then read. Nor is one with a release that no
-    component knows: the table alone judges it.
+    If the pins of a trial cannot work, or no component knows one of its releases, no lock is read or resolved: the
+    findings are those of the compatibility table.
     """
     if recipe.unknown or not (recipe.is_standard or recipe.force):
         found = check_recipe(recipe, catalog, build_arch=context.arch)
@@ -137,7 +138,7 @@ def checked(context: Context, catalog: Catalog, recipe: Recipe, *, wheels: bool 
 
 
 def _print_lock(context: Context, recipe: Recipe) -> None:
-    """Print which lock an installed Cannery uses: the user's own, or the one that came with the package."""
+    """Print which lock an installed Cannery uses: the user's own, or the lock in the package."""
     path = lock_path(lock_store(context), lock_request(recipe))
     whose = "" if path.is_relative_to(context.locks) else f" of cannery {__version__}"
     context.say(f"lock: {context.shown(path)}{whose}")
@@ -146,10 +147,10 @@ def _print_lock(context: Context, recipe: Recipe) -> None:
 def planned(
     context: Context, profile: str, options: Options, hashes: Hashes = Hashes.KNOWN, catalog: Catalog | None = None
 ) -> Planned:
-    """Bind, check and plan. Raises `FindingsError` on errors unless they are forced; those are stamped into the plan.
+    """Bind, check and plan. `catalog` is a catalog that was already read.
 
-    `hashes` is how far an incomplete lock is completed. Where they are needed and not known, raises `NetworkError` if
-    an index was not reached, else `FindingsError`. `catalog` is one that was read already.
+    Raises `FindingsError` for errors, unless they are forced. The plan has the codes of forced errors. If `hashes`
+    needs hashes that are not known, raises `NetworkError` if an index was not reached, else `FindingsError`.
     """
     catalog = catalog or context.catalog()
     store = lock_store(context)
@@ -188,16 +189,13 @@ def _local_trees(context: Context, catalog: Catalog, recipe: Recipe) -> Mapping[
 
 
 def cannot_words(recipe: Recipe, failed: Sequence[Finding]) -> str:
-    """Return what errors come to: a set that cannot work, or a profile whose lock has to be made first."""
+    """Return the summary of errors: the set cannot work, or the lock has to be made first."""
     is_lock = recipe.is_standard and {one.code for one in failed} == {LOCK}
     return "the lock has to be made first" if is_lock else "this set cannot be built"
 
 
 def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -> Lock:
-    """Return `lock` with hashes that it is missing.
-
-    Where they are needed and not known, raises `NetworkError` if an index was not reached, else `FindingsError`.
-    """
+    """Return `lock` with the hashes that it is missing, as far as `hashes` asks for them. Raises as `planned`."""
     if lock.complete:
         return lock
     from cannery.lock.io.store import incomplete_error, with_found_files, with_kept_files
@@ -212,7 +210,7 @@ def _completed(context: Context, catalog: Catalog, lock: Lock, hashes: Hashes) -
 
 
 def patch_inputs(context: Context, catalog: Catalog, plan: Plan) -> PatchInputs:
-    """Return what patching `plan` needs of this run."""
+    """Return the inputs for patching the sources of `plan`."""
     from cannery.lock.io.wheels import fetch_wheels
     from cannery.patches.io.patching import PatchInputs
     from cannery.sources.io.planned_sources import fetch_some
@@ -239,17 +237,17 @@ def patch_inputs(context: Context, catalog: Catalog, plan: Plan) -> PatchInputs:
 
 
 def patched(context: Context, catalog: Catalog, plan: Plan) -> Plan:
-    """Return `plan` with what its patches make of the sources. Raises as `cannery.patches.io.patching.with_patches`."""
+    """Return `plan` with its patched files. Raises as `cannery.patches.io.patching.with_patches`."""
     from cannery.patches.io.patching import with_patches
 
     return with_patches(plan, patch_inputs(context, catalog, plan))
 
 
 def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
-    """Return the hex SHA-256 of the manifest that the image of `plan` carries, its patches among the rest.
+    """Return the hex SHA-256 of the manifest in the image of `plan`, which also names the patches.
 
-    "" where the lock is incomplete: the manifest names every hash. Verify holds an image to it, and a push knows by it
-    that verify did. Raises as `patched`.
+    It is "" if the lock is incomplete, since the manifest has every hash. Verify compares the manifest of an image with
+    it, and a push requires that verify did. Raises as `patched`.
     """
     from cannery.plan.manifest import manifest_text
     from cannery.util.io.files import sha256_bytes
@@ -260,10 +258,10 @@ def manifest_digest(context: Context, catalog: Catalog, plan: Plan) -> str:
 
 
 def on_found_base(context: Context, plan: Plan, *, other_builder: bool) -> tuple[Plan, tuple[Finding, ...]]:
-    """Return the plan on the base that was found, named by its digest, and how that differs from its record.
+    """Return the plan with the digest of its base, and the differences between that base and the catalog's record.
 
-    The stand-in is made, not found. Raises `NetworkError` where no registry gives a base, `FindingsError` for one that
-    cannot be built upon; --force is no help with either.
+    A plan on the stand-in base stays as it is. Raises `NetworkError` if no registry has the base, and `FindingsError`
+    if no image can be built on it. --force does not change either.
     """
     if plan.recipe.base.kind is BaseKind.STANDIN:
         return plan, ()
@@ -282,7 +280,7 @@ def on_found_base(context: Context, plan: Plan, *, other_builder: bool) -> tuple
 
 
 def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> str:
-    """Write the folder that `docker buildx bake` builds, with wheels and sources; return a summary of what changed."""
+    """Write the folder for `docker buildx bake`, with wheels and sources. Return a summary of the changed files."""
     from cannery.render.io.folder import write_folder
     from cannery.util.io.waiting import heartbeat
 
@@ -293,7 +291,7 @@ def rendered(context: Context, catalog: Catalog, plan: Plan, folder: Path) -> st
 
 @contextmanager
 def rendered_held(context: Context, folder: Path) -> Iterator[None]:
-    """Hold a rendered folder for one run; another run waits, and reports that it does."""
+    """Lock a rendered folder for this run. A second run waits, and reports that."""
     from cannery.util.io.locks import held
 
     name = sha256_bytes(os.fsencode(folder.resolve()))[:16]
@@ -318,9 +316,9 @@ def _fetched(context: Context, catalog: Catalog, plan: Plan) -> dict[str, Path]:
 
 
 def verified(work: Work, request: VerifyRequest, on_check: Callable[[Check], None]) -> Verified:
-    """Run the verify script in the image of `request`, with what this host has for the plan's chip.
+    """Run the verify script in the image of `request`, with the devices and mounts that this host has for the chip.
 
-    `on_check` gets each check as it ends; none of a result that was remembered.
+    `on_check` is called with each check when it ends, but not if the result was cached.
     """
     from cannery.engine.io.containers import remove_orphans
     from cannery.host.facts import wanted_paths

@@ -1,8 +1,8 @@
-"""The solver over the compatibility table: which other versions make a whole set that fits, and the same in words.
+"""Finds sets of versions that fit by the compatibility table, and describes them in words.
 
-torch, torch_npu, torchvision and what is built on them move together: a row of one names versions of the others. A set
-fits when no row contradicts it (`cannery.compat.subject.misfits`). Pins move only where they have to. An offer is a
-whole set; those that change least come first.
+torch, torch_npu, torchvision and packages that are built on them move together: a row of one names versions of the
+others. A set fits if no row contradicts it (`cannery.compat.subject.misfits`). Pins move only if they must. An offer is
+a complete set. The sets with the fewest changes come first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cannery.catalog.catalog import Catalog
     from cannery.recipe.recipe import Recipe
 
-# What another version costs when it is a build of the same release (2.7.1, 2.7.1.post2), and when it is another one.
+# The cost of another build of the same release (2.7.1, 2.7.1.post2), and of another release.
 SAME, OTHER = 0.5, 1.0
 OFFERED = 3
 NO_SET = "the table has no similar set on which all of its rows agree"
@@ -47,9 +47,10 @@ NO_SET = "the table has no similar set on which all of its rows agree"
 class Solver:
     """Finds sets that fit, near the set of `subject`.
 
-    `movable` names what may move (None: all that is not overridden). `has` is whether a release (name, version) is
-    available (None: all are). `pythons` are further Pythons that have to fit. With `keeps` a misfit of the present set
-    may stay where nothing moves.
+    - `movable`: the packages that may move; None: all that are not overridden
+    - `has`: whether a release (name, version) is available; None: all are
+    - `pythons`: further Pythons that have to fit
+    - `keeps`: whether a misfit of the present set may stay if none of its packages moves
     """
 
     subject: Subject
@@ -60,23 +61,20 @@ class Solver:
 
     @cached_property
     def _present(self) -> frozenset[tuple[str, str]]:
-        """The misfits that may stay. Another CANN than a row names always may: such sets are in use."""
+        """The misfits that may stay. A misfit of the CANN always may, because such sets are in use."""
         return frozenset(pair for pair in misfits(self.subject) if self.keeps or pair[1] == CANN)
 
     def known(self, name: str) -> list[str]:
-        """Return every version that the table has of a name of the set, in its rows or those of others; newest first.
-
-        Empty when the table has none.
-        """
+        """Return every version of a package in the table, in its own rows or in those of others, newest first."""
         rows = self.subject.rows
         own = [row.version for row in rows.get(name, ())]
         named = [row.fits[name] for other in self.subject.with_rows(name) for row in rows[other] if name in row.fits]
         return sorted({v for v in (*own, *named) if v[0].isdigit()}, key=Version, reverse=True)
 
     def completed(self, moved: Mapping[str, str], cann: str = "") -> Mapping[str, str] | None:
-        """Return `moved` (name → version) with what else has to move so that the set fits; None when nothing does.
+        """Return `moved` (name → version) and the other moves that make the set fit; None if no moves do.
 
-        `cann` takes the place of the target's.
+        `cann` replaces the CANN of the target.
         """
         if self.has and not all(self.has(name, version) for name, version in self._changes(moved).items()):
             return None
@@ -92,15 +90,15 @@ class Solver:
         return None
 
     def exactly(self, name: str, version: str) -> dict[str, str] | None:
-        """Return the pins to change for `name` at `version`; None when no set with it fits."""
+        """Return the pins to change for `name` at `version`; None if no set with it fits."""
         is_here = same_release(version, self.subject.versions.get(name, ""))
         found = {} if is_here else self.completed({name: version})
         return None if found is None else self._changes(found)
 
     def newest(self, name: str) -> dict[str, str]:
-        """Return the pins to change for the newest `name` of the table; empty when none that fits is newer.
+        """Return the pins to change for the newest `name` in the table; empty if no newer version fits.
 
-        No pin moves from a final release to a preview, nor to a release that only rows of others name.
+        No pin moves from a final release to a preview, or to a release that only rows of other packages name.
         """
         present = Version(Version(self.subject.versions[name]).public)
         for version in self.known(name):
@@ -111,7 +109,7 @@ class Solver:
         return {}
 
     def _lacks_row(self, name: str, version: str) -> bool:
-        """Whether a release has no row of its own, where other releases of it have some."""
+        """Whether a release has no row, although other releases of the package have rows."""
         rows = self.subject.rows.get(name, ())
         return bool(rows) and not any(same_release(row.version, version) for row in rows)
 
@@ -120,7 +118,7 @@ class Solver:
         return {name: text for name, text in moved.items() if not same_release(text, versions.get(name, ""))}
 
     def _is_preview(self, name: str, version: str) -> bool:
-        """Whether a move to `version` is one from a final release to a preview."""
+        """Whether `version` is a preview, and the set has a final release."""
         return Version(version).is_prerelease and not Version(self.subject.versions[name]).is_prerelease
 
     def _may_move(self, name: str, moved: Mapping[str, str]) -> bool:
@@ -128,9 +126,9 @@ class Solver:
         return allowed and name not in moved and name not in self.subject.overridden
 
     def _wrong(self, proposed: Subject, moved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Give (name, key) of each misfit that the set must not have.
+        """Yield (name, key) for each misfit that the set must not have.
 
-        With `keeps`, what moves has to be as its weightiest source has it, but for the CANN, which any source may name.
+        With `keeps`, packages that move must fit the row of their weightiest source. Its CANN may come from any source.
         """
         for name, key in misfits(proposed):
             if name in moved or (self.keeps and key in moved) or (name, key) not in self._present:
@@ -143,7 +141,7 @@ class Solver:
                 yield row.name, PYTHON
 
     def _options(self, proposed: Subject, moved: Mapping[str, str], name: str, key: str) -> list[Mapping[str, str]]:
-        """Return what may move to fix a misfit: another release of `name`, or of `key` where `name` has moved."""
+        """Return the moves that may fix a misfit: another release of `name`, or of `key` if `name` has moved."""
         if self._may_move(name, moved):
             every = proposed.rows.get(name, ())
             fitting = on_cann(proposed, name, dict.fromkeys(row.version for row in every))
@@ -160,23 +158,23 @@ class Solver:
         return []
 
     def _beside(self, proposed: Subject, row: Row, moved: Mapping[str, str]) -> dict[str, str] | None:
-        """Return what else has to move so that a row fits; None where something in the way cannot move.
+        """Return the other moves that make a row fit; None if one of these packages may not move.
 
-        Its CANN is judged with the set, since any source may name it.
+        The CANN is not checked here but with the set, since any source may name it.
         """
         more = {key: fit for key, fit in sorted(unmet(proposed, row).items()) if key != CANN}
         can_be = all(fit[0].isdigit() and self._may_move(key, moved) for key, fit in more.items())
         return more if can_be else None
 
     def _ranked(self, proposed: Subject, name: str, versions: Iterable[str]) -> list[str]:
-        """Return versions in the order in which they are tried: final ones first, then the nearest."""
+        """Return versions in the order in which they are tried: final releases first, then the nearest."""
         present = proposed.versions[name]
         ordered = sorted(versions, key=lambda version: (distance(present, version), parsed_version(version)))
         return sorted(ordered, key=lambda version: parsed_version(version).is_prerelease)
 
 
 def releases(subject: Subject, rows: Iterable[Row]) -> list[Row]:
-    """Return one row for each release that `rows` of a distribution have, in their order."""
+    """Return one row for each release in the `rows` of a distribution, in their order."""
     by_version: dict[str, list[Row]] = {}
     for row in rows:
         by_version.setdefault(row.version, []).append(row)
@@ -184,9 +182,9 @@ def releases(subject: Subject, rows: Iterable[Row]) -> list[Row]:
 
 
 def release(subject: Subject, rows: Sequence[Row]) -> Row:
-    """Return one row for the `rows` of a release: the cells of all its sources, the weightiest first where they differ.
+    """Return one row for the `rows` of a release. If its sources differ in a cell, the weightiest source decides.
 
-    Of several rows of one source, the one that changes the set least counts.
+    If one source has several rows, the row with the fewest changes to the set counts.
     """
     if len(rows) == 1:
         return rows[0]
@@ -200,7 +198,7 @@ def release(subject: Subject, rows: Sequence[Row]) -> Row:
 
 
 def cost(subject: Subject, row: Row) -> float:
-    """Return how much of the set another row changes: each cell that differs counts."""
+    """Return how much a row changes the set: each cell that differs counts."""
     version = parsed_version(subject.versions[row.name])
     price = 0.0
     if parsed_version(row.version) != parsed_version(version.public):
@@ -211,14 +209,14 @@ def cost(subject: Subject, row: Row) -> float:
 def upgrader(
     recipe: Recipe, catalog: Catalog, pythons: tuple[str, ...] = (), has: Callable[[str, str], bool] | None = None
 ) -> Solver:
-    """Return the solver for moves of the recipe's pinned wheels: to newer releases that `has` allows, for `pythons`."""
+    """Return the solver that moves the recipe's pinned wheels to newer releases. `has` and `pythons` as in `Solver`."""
     subject = Subject(recipe, catalog, {})
     pins = frozenset(c.package for c in recipe.wheels if c.version) - subject.overridden
     return Solver(subject, pins, has, pythons, keeps=True)
 
 
 def newest_pins(solver: Solver) -> dict[str, str]:
-    """Return the pins (name → version) that can move to newer releases of the table, all of them together."""
+    """Return the pins (name → version) that can move to newer releases in the table, all at once."""
     found: dict[str, str] = {}
     for name in (c.package for c in solver.subject.recipe.wheels if c.package in (solver.movable or ())):
         if solver.known(name):
@@ -228,7 +226,7 @@ def newest_pins(solver: Solver) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """A row that may be offered, and what else of the set goes with it. Each part is worked out once, if at all."""
+    """A row that may be offered, and the other changes to the set. Each part is computed at its first use."""
 
     solver: Solver
     row: Row
@@ -246,7 +244,7 @@ class Offer:
 
     @cached_property
     def more(self) -> Mapping[str, str] | None:
-        """What else has to move, by name, so that the whole set fits; None where no set fits."""
+        """The other moves that make the complete set fit, by name; None if no set fits."""
         row, subject = self.row, self.solver.subject
         wrong = unmet(subject, row)
         wanted = {key: fit for key, fit in self.beside.items() if key in wrong and fit[0].isdigit()}
@@ -258,24 +256,23 @@ class Offer:
 
     @property
     def cost(self) -> float:
-        """How much the whole set changes."""
+        """How much the complete set changes."""
         return self.price + len(self.more or ()) * OTHER
 
 
 def offers(
     subject: Subject, name: str, own: Sequence[Row], clash: Collection[str] = (), *, with_pins: bool = False
 ) -> str:
-    """Return sets that the table has, in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`.
+    """Return sets that fit in words: `use torch 2.8.0 with torch-npu 2.8.0.post2, or …`, or that there is none.
 
-    `own` are the rows of the release that does not fit, `clash` the keys that it clashes with. There are two ways out,
-    and both are offered where they differ: that release with what it is made for, and another release for what is in
-    the set. No row contradicts a set that is offered. Where there is none, the text reports that. Where the user pins,
-    `with_pins` adds the options for the first set, and the indexes that they need.
+    `own` are the rows of the release that does not fit, and `clash` its cells that do not fit. Two kinds of sets are
+    offered: that release with the packages that it is made for, and another release for the packages in the set. If the
+    user has set pins, `with_pins` adds the options for the first set, and the indexes that it needs.
     """
     cann, known = subject.recipe.target.cann, list[Row]()
     near = sorted(subject.rows.get(name, ()), key=partial(cost, subject))
     for row in {row.version: row for row in (*own, *releases(subject, near))}.values():
-        # Also a row for the target's CANN, where the makers of the release call that compatible.
+        # Also a row for the target's CANN, if the makers of the release list it as compatible.
         if CANN in row.fits and subject.table.compatible_with(row.name, row.fits[CANN], cann):
             known.append(row.model_copy(update={"fits": {**row.fits, CANN: cann}}))
         known.append(row)
@@ -297,7 +294,7 @@ def offers(
     words, first = "use " + ", or ".join(ways), kept[0]
     if not with_pins or not subject.recipe.pins or _places(subject, first.row):
         return words
-    # The pins that were asked for and stay are among them.
+    # Pins of the user that do not change are included.
     pins = dict(map(parse_pin, subject.recipe.pins))
     pins |= {key: fit for key, fit in first.beside.items() if fit[0].isdigit()}
     pins |= {first.row.name: first.row.version, **(first.more or {})}
@@ -306,7 +303,7 @@ def offers(
 
 
 def _only_on(subject: Subject, pins: Mapping[str, str]) -> str:
-    """Return which indexes `pins` need: those that alone have a release whose requirements no component has."""
+    """Return which indexes `pins` need: those of releases that are on one index, with requirements unknown here."""
     wheels = [(one, pins[one.package]) for one in subject.recipe.wheels if one.package in pins]
     found = [
         f"{one.package} {version} from index {index}"
@@ -317,7 +314,7 @@ def _only_on(subject: Subject, pins: Mapping[str, str]) -> str:
 
 
 def _nearest(distinct: Sequence[Offer]) -> list[Offer]:
-    """Return the few sets that change least; `distinct` is sorted by how much each row alone changes."""
+    """Return the few sets with the fewest changes. `distinct` is sorted by how much each row alone changes."""
     found: list[Offer] = []
     for one in distinct:
         if found and one.price > min(other.cost for other in found) + SAME:
@@ -328,7 +325,7 @@ def _nearest(distinct: Sequence[Offer]) -> list[Offer]:
 
 
 def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
-    """Whether a set with the pins `moved` has what its sources ask for, as far as that is known."""
+    """Whether a set with the pins `moved` meets the known requirements of its sources."""
     versions = {**subject.versions, **moved}
     for source in subject.recipe.sources:
         component, version = source.component, versions.get(source.package, "")
@@ -343,9 +340,9 @@ def _asks_hold(subject: Subject, moved: Mapping[str, str]) -> bool:
 
 
 def _distinct(subject: Subject, every: Sequence[Offer]) -> list[Offer]:
-    """Return releases; those of least change, of the target's CANN and final ones come first.
+    """Return releases in order: fewest changes first, then the target's CANN first, then final releases first.
 
-    Of several builds of one release for the same set (2.8.0.post2 and post3) one is enough.
+    If several builds of a release (2.8.0.post2 and post3) are for the same set, only one is returned.
     """
     found: dict[tuple[str, str, str], Offer] = {}
 
@@ -360,7 +357,7 @@ def _distinct(subject: Subject, every: Sequence[Offer]) -> list[Offer]:
 
 
 def _has_base(subject: Subject, row: Row) -> bool:
-    """Whether there is an image of the row's CANN for the target's chip; a row without a CANN is for any."""
+    """Whether the catalog has an image with the row's CANN for the target's chip. A row without a CANN fits any."""
     cann = without_build(row.fits.get(CANN, ""))
     line, chip = subject.catalog.bases.get(cann), subject.recipe.target.chip
     return not cann or (line is not None and any(tag.startswith(f"{cann}-{chip}-") for tag in line.tags))
@@ -380,7 +377,7 @@ def _places(subject: Subject, row: Row) -> list[str]:
 
 
 def _release(subject: Subject, name: str, version: str) -> str:
-    """Return a release in words, with its commit where the source is pinned to one."""
+    """Return a release in words, with its commit if the source is pinned to a commit."""
     at = next((one for one in subject.recipe.sources if one.package == name and one.commit), None)
     found = [commit for commit, known in at.component.revisions.items() if known.version == version] if at else []
     return phrase(name, version) + (f" (commit {found[0]})" if found else "")

@@ -1,4 +1,4 @@
-"""Which releases of a recipe's packages the indexes have for its targets and bounds; which are newer than a lock."""
+"""Finds the releases of packages on the indexes, and which of them are newer than a lock and fit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
     Ask = Callable[[Sequence[tuple[Place, str]]], Sequence[Answer]]
-    # Resolves a request. Raises `FindingsError` where no set works, `NetworkError` where an index fails.
+    # Resolves a request. Raises `FindingsError` if no set works, `NetworkError` if an index fails.
     Resolve = Callable[[LockRequest], Lock]
 
 # After every upload: for a resolution without a date bound.
@@ -42,12 +42,14 @@ NO_BOUND = "2999-12-31"
 
 @dataclass(frozen=True)
 class Stock:
-    """The newest release of each package, and those with files for every target, with and without their local part.
+    """The releases of packages on the indexes, by normalised name.
 
-    `bounds` are the ranges that versions have to be in. `trouble` is why an index of a package could not be asked: such
-    an index may have anything, so `has` is true of its packages, as of those that were not asked for. The resolver
-    decides about them. `lost` has each index that was not reached, with the reason, also where another place has its
-    packages.
+    - `newest`: the newest release
+    - `fitting`: the releases with files for every target, with and without their local part
+    - `bounds`: the range that versions must be in
+    - `trouble`: why an index of the package was not reached. It may have any release, so `has` is true for the package.
+      The resolver decides.
+    - `lost`: each index that was not reached, with the reason, even if another place has its packages
     """
 
     newest: Mapping[str, str]
@@ -57,7 +59,7 @@ class Stock:
     lost: tuple[str, ...] = ()
 
     def has(self, name: str, version: str) -> bool:
-        """Whether there is an allowed release for every target; its local part counts when `version` has one."""
+        """Whether every target can have a release. The local part counts if `version` has one."""
         is_there = name in self.trouble or name not in self.fitting or Version(version) in self.fitting[name]
         return is_there and self._allows(name, Version(version))
 
@@ -71,9 +73,9 @@ class Stock:
 
 
 def bounds_of(request: LockRequest) -> dict[str, SpecifierSet]:
-    """Return name → the versions that the overrides of a request allow, or its constraints and sources.
+    """Return name → the versions that a request allows: by its overrides, else by its constraints and sources.
 
-    What wheels ask for would have to be fetched: the resolver finds it out.
+    Requirements of wheels are not included, because reading them takes downloads. The resolver checks them.
     """
     overridden = {package_name(text) for text in request.overrides}
     texts = [*request.constraints, *(text for source in request.sources for text in source.requires)]
@@ -85,7 +87,7 @@ def bounds_of(request: LockRequest) -> dict[str, SpecifierSet]:
 
 
 def questions_of(recipe: Recipe) -> list[tuple[str, str]]:
-    """Return (package, index) of the wheels of a recipe, for each index that may serve one version or another."""
+    """Return (package, index) for the wheels of a recipe, with each index that may have some version of the package."""
     found: list[tuple[str, str]] = []
     for chosen in recipe.wheels:
         component = chosen.component
@@ -102,10 +104,10 @@ def ask_stock(
     targets: Iterable[tuple[str, Arch]],
     ask: Ask,
 ) -> Stock:
-    """Ask for each (package, index name), all at once; an index that is not reached is a part of the answer.
+    """Ask the indexes for each (package, index name), all at once. An index that is not reached raises no error.
 
-    Of the default index: the host's main index, and where that has nothing of the package its extra places; of another
-    one its own places and the host's extra ones, as for a lock.
+    For the default index, the host's main index is asked, and its extra places if that does not have the package. For
+    another index, its own places and the host's extra ones are asked, as for a lock.
     """
     wanted, extras = frozenset(targets), extra_places(settings)
     places = {index: bound_places(index, indexes) for _name, index in questions if index != DEFAULT_INDEX}
@@ -126,7 +128,7 @@ def ask_stock(
             trouble |= {} if found else {name: str(own[0])}
     newest: dict[str, str] = {}
     for name, every in files.items():
-        # Without its local part; a final one where there is any.
+        # Without the local part. A final release, if there is one.
         versions = [Version(Version(file.version).public) for file in every]
         final = [version for version in versions if not version.is_prerelease]
         newest[name] = str(max(final or versions)) if versions else ""
@@ -148,7 +150,7 @@ def _fitting(files: Iterable[Listed], targets: frozenset[tuple[str, Arch]]) -> f
 
 
 def _fits(file: Listed, python: str, arch: Arch) -> bool:
-    """Whether a file can be installed for the target, as it is or after a build; without a range, for any Python."""
+    """Whether a file can be installed for the target, as it is or after a build. Without a range, any Python fits."""
     try:
         wanted = SpecifierSet(file.requires_python)
     except InvalidSpecifier:
@@ -159,10 +161,10 @@ def _fits(file: Listed, python: str, arch: Arch) -> bool:
 
 @dataclass(frozen=True)
 class Outdated:
-    """A component of the profile: its version in the lock, the newest that fits with the others, and the newest at all.
+    """A component of the profile: the locked version, the newest that fits with the others, and the newest of all.
 
-    Versions are without their local part; "" is not there, or not known. Without `resolved`, `fits` is what the table
-    allows, and the resolver could not be asked.
+    Versions have no local part, and are "" if missing or unknown. If not `resolved`, `fits` comes from the
+    compatibility table, because the resolver could not run.
     """
 
     name: str
@@ -173,18 +175,18 @@ class Outdated:
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer one fits."""
+        """Whether a newer version fits."""
         return bool(self.resolved and self.locked and self.fits) and Version(self.fits) > Version(self.locked)
 
     @property
     def is_held(self) -> bool:
-        """Whether the newest one does not fit."""
+        """Whether the newest version does not fit."""
         return bool(self.newest and self.fits) and Version(self.newest) > Version(self.fits)
 
 
 @dataclass(frozen=True)
 class Newer:
-    """The newest set that was resolved (name → version), the moves that could not be tried, and why."""
+    """The newest set that was resolved (name → version), and the moves that could not be tried, with the reason."""
 
     found: Mapping[str, str]
     untried: Mapping[str, str] = field(default_factory=dict)
@@ -194,12 +196,12 @@ class Newer:
 def look(
     settings: PipSettings, catalog: Catalog, recipe: Recipe, lock: Lock, resolve: Resolve
 ) -> tuple[tuple[Outdated, ...], tuple[str, ...], str]:
-    """Compare `lock`, the current one of `recipe`, with what the indexes have.
+    """Compare the current `lock` of `recipe` with the indexes.
 
-    Also return the indexes that were not reached, and why moves of the table could not be tried. What the table has
-    moves to a set of it that has files for all targets of the profile; the resolver moves the rest, for the recipe's
-    own target. Of a source an index shows what its newest release is. Raises `NetworkError` where no index answers, and
-    what `resolve` raises beside `FindingsError` and `NetworkError`.
+    Return a line for each component, the indexes that were not reached, and why moves could not be tried. Packages in
+    the compatibility table move to a set of the table that has files for all targets of the profile. The resolver moves
+    the others, for the recipe's own target. For a source, only the newest release on an index is looked up. Raises
+    `NetworkError` if no index answers, and what `resolve` raises besides `FindingsError` and `NetworkError`.
     """
     targets = upgrade_targets(recipe)
     pythons = tuple(dict.fromkeys(python for python, _arch in targets))
@@ -221,9 +223,9 @@ def look(
 
 
 def ranges_of(recipe: Recipe, lock: Lock, solver: Solver, stock: Stock) -> Mapping[str, str]:
-    """Return name → the range in which the resolver may move a wheel: from the locked version to the newest one.
+    """Return name → the range in which the resolver may move a wheel: from the locked version to the newest.
 
-    A wheel without a pin, or with one that the table has nothing about.
+    These are the wheels without a pin, and pinned wheels that the table has no rows for.
     """
     found: dict[str, str] = {}
     for chosen in recipe.wheels:
@@ -236,10 +238,9 @@ def ranges_of(recipe: Recipe, lock: Lock, solver: Solver, stock: Stock) -> Mappi
 
 
 def newest_set(moves: Mapping[str, str], made: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Newer:
-    """Return the newest set with the pins of `moves`, else one without them: where no set has them, they do not fit.
+    """Return the newest set with the pins of `moves`, or without them if no set has them.
 
-    `made` resolves a set with such pins; it raises `FindingsError` where none works, `NetworkError` where an index
-    fails.
+    `made` resolves a set with pins. It raises `FindingsError` if no set works, and `NetworkError` if an index fails.
     """
     why = ""
     for tried in (moves, {}) if moves else ({},):
@@ -255,7 +256,7 @@ def newest_set(moves: Mapping[str, str], made: Callable[[Mapping[str, str]], Map
 
 
 def _upgrade(recipe: Recipe, catalog: Catalog, moves: Mapping[str, str], ranges: Mapping[str, str]) -> LockRequest:
-    """Return the request for the pins of `moves`, without a date bound; what `ranges` has is not pinned."""
+    """Return the request with the pins of `moves`, and with `ranges` instead of pins, without a limit on dates."""
     versions = {chosen.package: chosen.version for chosen in recipe.chosen} | dict.fromkeys(ranges) | {**moves}
     chosen = tuple(replace(one, version=versions[one.package]) for one in recipe.chosen)
     held = (*held_bounds(chosen, catalog.compatibility), *ranges.values())
@@ -264,7 +265,7 @@ def _upgrade(recipe: Recipe, catalog: Catalog, moves: Mapping[str, str], ranges:
 
 
 def upgrade_targets(recipe: Recipe) -> tuple[tuple[str, Arch], ...]:
-    """Return each (Python, arch) that an upgrade has to fit: the profile's, or a target that is none of them."""
+    """Return each (Python, arch) that an upgrade has to fit: the profile's, or only a target outside them."""
     own, mine = recipe.profile.target, (recipe.target.python, recipe.target.arch)
     every = dict.fromkeys((python, arch) for python in (own.python, *own.pythons) for arch in own.arch)
     return tuple(every) if mine in every else (mine,)
@@ -284,12 +285,12 @@ def outdated_packages(recipe: Recipe, lock: Lock, newer: Newer, stock: Stock) ->
 
 
 def lock_version(lock: Lock, name: str) -> str:
-    """Return the version that a lock has of a package, without its local part; "" where it has none."""
+    """Return the version of a package in a lock, without its local part; "" if the lock does not have the package."""
     return next((public(package.version) for package in lock.packages if package.name == name), "")
 
 
 def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
-    """Return the lines of a table, with its head; "?" is behind a version that was not resolved."""
+    """Return the lines of a table with a head. "?" marks a version that was not resolved."""
     rows = [("package", "locked", "fits", "newest")]
     rows += [(p.name, p.locked or "-", (p.fits or "-") + "?" * (not p.resolved), p.newest or "-") for p in packages]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -298,7 +299,7 @@ def table(packages: Sequence[Outdated]) -> tuple[str, ...]:
 
 
 def legend(packages: Iterable[Outdated], why: str) -> Iterator[str]:
-    """Give a line for each mark of `table`; `why` is why moves could not be tried, "" where all were."""
+    """Yield a line for each mark in `table`. `why` is why moves could not be tried, or ""."""
     if any(not one.resolved for one in packages):
         yield f"? = fits images/compatibility.yaml, and was not resolved: {why}"
     if any(not one.fits for one in packages):
