@@ -26,6 +26,7 @@ import pytest
 from cannery.context import read_context
 from cannery.errors import ExitCode
 from cannery.store.describe import Blob
+from cannery.store.io.pieces import PIECES
 from cannery.store.io.store import Store
 from cannery.util.io.files import remove_path
 from tests.e2e.engine_fixtures import ELSEWHERE, ROOT, Cannery, bare_cache, small_checkout
@@ -137,7 +138,9 @@ def faults(bench: Bench) -> list[str]:
     mounts = Path("/proc/self/mounts").read_text()
     found += ["a mount is left"] if str(bench.cache) in mounts else []
     for path in bench.store.glob("blobs/sha256/*"):
-        with Store(bench.store).open(Blob(f"sha256:{path.name}", 0)) as stream:
+        pieces = json.loads((path / PIECES).read_text()) if path.is_dir() else []
+        size = sum(length for _, _, length in pieces)
+        with Store(bench.store).open(Blob(f"sha256:{path.name}", size)) as stream:
             if hashlib.sha256(stream.readall()).hexdigest() != path.name:
                 found.append(f"{path.name} has other bytes than its name")
     return found

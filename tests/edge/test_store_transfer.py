@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from storing_registry import StoringRegistry
+from test_pieces import kept
 from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
 from cannery.assemble.image import PYTHON_LABEL
@@ -38,6 +39,8 @@ from cannery.store.io.transfer import Route, bring, fetch, push
 from cannery.util.io.pip_settings import PipSettings
 from cannery.util.io.waiting import WAITS
 from tests.unit.factories import plan
+from tests.unit.test_sink import LARGE as TEXT
+from tests.unit.test_sink import packed_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,6 +171,23 @@ def test_a_lost_connection_goes_on_where_the_registry_has_got_to(store: Store, r
     assert layer is not None
     assert sha(registry.blobs["team/demo", layer.digest]) == layer.digest
     assert (registry.count("POST", "uploads/"), registry.count("PATCH", "u0")) == (2, 5)
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_a_layer_in_pieces_goes_on_in_the_middle_of_one(
+    store: Store, registry: StoringRegistry, tmp_path: Path
+) -> None:
+    wheel = packed_wheel(tmp_path, {"demo/a.bin": TEXT, "demo/b.bin": TEXT[::-1]})
+    layer = kept(store, [wheel])
+    store.put(config_of(layer.diff_id), "demo:1")
+    registry.cuts = [100, 10, 6_000, 3_000]
+    push(store, "demo:1", route(registry))
+    assert registry.count("PATCH", "u0") == 5
+    assert registry.blobs["team/demo", layer.digest] == b"".join(store.blocks(layer))
+    other = Store(tmp_path / "other")
+    fetch(other, route(registry), "arm64")
+    assert other.needed_layer(layer.diff_id).files == ()
+    assert b"".join(other.blocks(layer)) == b"".join(store.blocks(layer))
 
 
 @pytest.mark.usefixtures("one_by_one")
