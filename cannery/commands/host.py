@@ -26,7 +26,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     kinds = [kind for kind in CLEAN_KINDS if kind in arguments.kinds]
     # Other runs may use what is removed from the image store.
     unused = alone(use_lock(context.cache), lambda: context.say("another run uses the image store: waiting for it"))
-    with nullcontext() if {"trials", "images", "unpacked"}.isdisjoint(kinds) else unused:
+    with nullcontext() if {"trials", "builds", "unpacked", "images"}.isdisjoint(kinds) else unused:
         rows = _cleaned(arguments, context, kinds)
     if context.is_json:
         names = ("kind", "count", "bytes", "old", "reclaimable")

@@ -105,7 +105,7 @@ def _chosen(context: Context, output: str | None) -> tuple[ImagePlace, NoEngineE
 
 
 def store_place(context: Context) -> StorePlace:
-    """Return the image store of this host. While it is in use, `clean images` waits."""
+    """Return the image store of this host. While it is in use, `clean` of its images and layers waits."""
     store = _store(context)
     lock = shared(use_lock(context.cache))
     if lock is not None:

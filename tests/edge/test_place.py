@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import re
 import threading
 import time
@@ -137,20 +138,25 @@ def test_an_image_is_where_it_was_made(context: Context, monkeypatch: pytest.Mon
     assert isinstance(place_with(context, "stack:1", runs=True), EnginePlace)
 
 
-def test_clean_images_waits_for_who_uses_the_store(context: Context, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["images", "builds", "unpacked"])
+def test_clean_waits_for_who_uses_the_store(context: Context, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """A run unpacks layers of which no image has the name yet: such a folder is as old as the layer says."""
     place = module.store_place(context)
-    put(place.store, LOWER)
+    diff_ids = [place.store.needed(put(place.store, LOWER)).layers[0], place.store.add(io.BytesIO(UPPER)).diff_id]
+    unpacked = [place.store.unpacked(diff_id) for diff_id in diff_ids]
     vars(context).update(say=print)
-    arguments = argparse.Namespace(kinds=["images"], older_than=0.0, keep=0)
+    arguments = argparse.Namespace(kinds=[kind], older_than=0.0, keep=0)
     cleaning = threading.Thread(target=clean, args=(arguments, context))
     cleaning.start()
     cleaning.join(0.5)
     assert cleaning.is_alive()
     assert place.find("demo:1") is not None
+    assert all(folder.is_dir() for folder in unpacked)
     del place
     gc.collect()
     cleaning.join(30)
-    assert Store(context.cache / "images").names() == {}
+    assert (Store(context.cache / "images").names() == {}) is (kind == "images")
+    assert [folder.is_dir() for folder in unpacked] == [kind == "builds", kind == "unpacked"]
     assert "another run uses the image store" in capsys.readouterr().out
 
 
