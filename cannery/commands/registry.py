@@ -15,7 +15,7 @@ from cannery.engine.io.registry import insecure_registries
 from cannery.engine.io.transfer_view import transfer
 from cannery.errors import ExitCode, FindingsError
 from cannery.host.io.place import EnginePlace
-from cannery.making.foundation import share_foundation
+from cannery.making.sharing import share_parts
 from cannery.pipeline import Work, manifest_digest, planned
 from cannery.plan.make import on_labelled_base
 from cannery.ship.io.referrers import attach, attest, find_signer, sign
@@ -110,7 +110,7 @@ def push_made(work: Work, registry: str, how: Push) -> None:
     if how.attach or how.signer:
         _attach_and_sign(work, dock, now, image, how)
     if not dock.proof:
-        share_foundation(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
+        share_parts(replace(work, plan=on_labelled_base(plan, dict(image.labels))), dock)
     _print(context, dock, now, image)
 
 

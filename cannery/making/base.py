@@ -34,7 +34,7 @@ def make_standins(work: Work) -> None:
     """Make the stand-in base, for the target and for the architecture of the build host.
 
     A base that this host cannot run is not made, because only a foundation needs it. Raises like `ensure_rootfs`,
-    `cann_layer` and `give`.
+    `cann_layer` and `add_image`.
     """
     context, catalog, plan, place = work.context, work.catalog, work.plan, work.place
     wanted = [

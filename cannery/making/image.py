@@ -57,7 +57,7 @@ class Built:
 def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:
     """Render `work.plan` into `folder`, make the stand-in base if it is needed, and make the image.
 
-    The foundation comes from the registry of `dock`, if it is there.
+    The foundation comes from the registry of `dock`, if it is there. In the image store, compiled sources do too.
 
     Raises `UnableError` if `--with assemble` is not possible here, or if the image needs an engine and none is running.
     """
@@ -67,7 +67,7 @@ def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = N
         raise UnableError(f"this image cannot be assembled here: {why}", hint="leave `--with assemble` out")
     is_baked = bool(why) or options.way is Way.BAKE
     if dock and not is_baked:
-        from cannery.making.foundation import take_foundation
+        from cannery.making.sharing import take_foundation
 
         take_foundation(work, dock)
     has_foundation = not is_baked and place.find(foundation_reference(plan)) is not None
@@ -85,7 +85,7 @@ def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = N
     def make(part: Part) -> None:
         if isinstance(place, EnginePlace):
             steps.append(baked(work, place, folder, options, part))
-        else:
+        elif not (dock and _taken(work, dock, part)):
             _check_runs(work, place, part.target)
             steps.append(boxed(work, place, folder, part))
 
@@ -103,14 +103,20 @@ def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = N
     return Built(image.id, image.size, len(image.layers), new, *counts, log)
 
 
+def _taken(work: Work, dock: Dock, part: Part) -> bool:
+    """Get compiled sources from the registry of `dock`; return whether it had them."""
+    from cannery.making.sharing import take_part
+
+    return part.target == "sources" and take_part(work, dock, part.reference) is not None
+
+
 def _check_runs(work: Work, place: StorePlace, target: str) -> None:
     """Raise `UnableError` if a part of the image must be made in a sandbox and this host cannot run its programs."""
     names = [layer.name for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
     part = f"the sources ({', '.join(names)})" if target == "sources" else "the foundation (base, system packages)"
     if why := place.cannot(work.plan.recipe.target.arch):
-        hint = "REGISTRY=… takes the foundation from there, if another machine has pushed an image that is built on it"
-        what = f"this host cannot make {part}, which the image store does not have: {why}"
-        raise UnableError(what, hint=hint if target == "foundation" else "")
+        hint = f"REGISTRY=… takes the {target} from there, if another machine has pushed an image that has the same"
+        raise UnableError(f"this host cannot make {part}, which the image store does not have: {why}", hint=hint)
 
 
 def _assembled(work: Work, make: Callable[[Part], None]) -> None:

@@ -29,7 +29,7 @@ from cannery.engine.io.registry import Access, Repository, read_login
 from cannery.engine.oci import AbsentError
 from cannery.errors import ExitCode
 from cannery.host.io.place import StorePlace
-from cannery.making.foundation import share_foundation
+from cannery.making.sharing import share_parts
 from cannery.pipeline import Work, manifest_digest, planned, verified
 from cannery.recipe.recipe import Options
 from cannery.sandbox.io.able import why_not
@@ -347,7 +347,7 @@ def test_two_jobs_of_gitlab_make_and_verify_an_image(
     context = read_context(ROOT)
     catalog, plan, _ = planned(context, PROFILE, Options())
     here = store_place(context)
-    share_foundation(Work(context, catalog, plan, here), dock_of(context, here, plan, place, is_push=True))
+    share_parts(Work(context, catalog, plan, here), dock_of(context, here, plan, place, is_push=True))
     document = yaml.safe_load((ROOT / "docs/ci/gitlab-two-jobs.yml").read_text(encoding="utf-8"))
     said = ""
     for name, program in (("assemble", CONTAINER), ("verify", ())):

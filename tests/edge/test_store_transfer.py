@@ -18,7 +18,7 @@ from storing_registry import StoringRegistry
 from test_pieces import kept
 from test_store import LOWER, UPPER, config_of, flipped, put, sha, tar_of
 
-from cannery.assemble.image import PYTHON_LABEL
+from cannery.assemble.image import PYTHON_LABEL, part_references
 from cannery.assemble.io.code import known_python
 from cannery.commands import place
 from cannery.commands.image import _measured, table
@@ -27,8 +27,9 @@ from cannery.engine.io.transfer_view import TransferView
 from cannery.engine.oci import AbsentError, DeniedError, MalformedError, OtherArchError, PassingError, RefusedError
 from cannery.errors import ExitCode, FindingsError, NetworkError, UnableError
 from cannery.host.io.place import StorePlace
-from cannery.making import foundation
+from cannery.making import sharing
 from cannery.making.image import Built
+from cannery.plan import Layer, LayerKind
 from cannery.ship.io.registry import Dock, move_alias, pull_image, push_image
 from cannery.ship.published import LIST_TYPE
 from cannery.store.describe import DOCKER, OCI
@@ -756,8 +757,8 @@ FOUNDATION, PYTHON = "cannery-foundation:abcdefabcdef", "3.11.2 (main, Mar 13 20
 
 @pytest.fixture
 def work(dock: Dock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Work:
-    monkeypatch.setattr(foundation, "foundation_reference", lambda _plan: FOUNDATION)
-    vars(dock.plan)["epoch"] = 0
+    monkeypatch.setattr(sharing, "foundation_reference", lambda _plan: FOUNDATION)
+    vars(dock.plan).update(epoch=0, foundation=(), layers=())
     context = SimpleNamespace(cache=tmp_path / "cache")
     return cast("Work", SimpleNamespace(place=dock.place, plan=dock.plan, context=context))
 
@@ -773,7 +774,7 @@ def test_a_foundation_is_shared_and_taken_with_a_version_that_is_one(
     store.remove(shared)
     other = placed(Store(store.folder.with_name("other")))
     vars(work)["place"] = other
-    foundation.take_foundation(work, replace(dock, place=other))
+    sharing.take_foundation(work, replace(dock, place=other))
     found = other.find(FOUNDATION)
     assert found is not None
     assert not other.store.is_here(layer.diff_id)
@@ -787,10 +788,41 @@ def test_a_foundation_that_cannot_be_pushed_fails_no_push(
     layer = store.add(io.BytesIO(LOWER))
     store.put(config_of(layer.diff_id), FOUNDATION)
     registry.login = "me:another"
-    foundation.share_foundation(work, dock)
+    sharing.share_parts(work, dock)
     assert "foundation: not pushed as " in capsys.readouterr().out
     assert [*store.names()] == [FOUNDATION]
     registry.login = ""
-    foundation.share_foundation(work, dock)
+    sharing.share_parts(work, dock)
     assert ("team/cannery-foundation", "abcdefabcdef") in registry.manifests
     assert [*store.names()] == [FOUNDATION]
+
+
+SOURCES = tuple(
+    Layer(name, kind, "0" * 64, "")
+    for name, kind in {"torch": LayerKind.GROUP, "vllm": LayerKind.SOURCE, "files": LayerKind.FILES}.items()
+)
+
+
+@pytest.mark.parametrize("is_trial", [False, True])
+def test_compiled_sources_are_shared_with_the_layers_below_them(
+    store: Store, registry: StoringRegistry, dock: Dock, work: Work, *, is_trial: bool
+) -> None:
+    """A trial has one more layer, so its layers are not those of the plan."""
+    vars(dock.plan)["layers"] = SOURCES
+    tars = [tar_of((name, b"x")) for name in ("base", "torch", "vllm", "files", *(["pin"] if is_trial else []))]
+    ids = [store.add(io.BytesIO(tar)).diff_id for tar in tars]
+    store.put(config_of(ids[0]), FOUNDATION)
+    image = store.put(config_of(*ids), "demo:1")
+    sharing.share_parts(work, dock)
+    _, name = part_references(ids[:2], [SOURCES[1]])
+    repository, _, tag = name.partition(":")
+    assert ((f"team/{repository}", tag) in registry.manifests) is not is_trial
+    assert store.names() == {FOUNDATION: store.needed(FOUNDATION).id, "demo:1": image}
+    if not is_trial:
+        other = placed(Store(store.folder.with_name("other")))
+        vars(work)["place"] = other
+        taken = sharing.take_part(work, replace(dock, place=other), name)
+        assert taken is not None
+        assert list(taken.layers) == ids[:3]
+        assert name in other.store.names()
+        assert not any(map(other.store.is_here, ids))
