@@ -125,17 +125,15 @@ class Pieces(io.RawIOBase):
 
     def __init__(self, folder: Path, size: int) -> None:
         super().__init__()
+        self._at, self._stack = 0, ExitStack()
         self._pieces = _pieces((folder / PIECES).read_bytes())
         self._ends = list(accumulate(length for _, _, length in self._pieces))
-        self._at = 0
-        with ExitStack() as stack:
-            numbers = range(1 + max(number for number, _, _ in self._pieces))
-            self._files = [stack.enter_context((folder / str(n)).open("rb", buffering=0)) for n in numbers]
-            sizes = [os.fstat(file.fileno()).st_size for file in self._files]
-            is_inside = all(start + length <= sizes[number] for number, start, length in self._pieces)
-            if not is_inside or self._ends[-1] != size:
-                raise ValueError("a list of pieces does not fit its files")
-            self._stack = stack.pop_all()
+        numbers = range(1 + max(number for number, _, _ in self._pieces))  # opening ends at the first that is missing
+        self._files = [self._stack.enter_context((folder / str(n)).open("rb", buffering=0)) for n in numbers]
+        sizes = [os.fstat(file.fileno()).st_size for file in self._files]
+        is_inside = all(start + length <= sizes[number] for number, start, length in self._pieces)
+        if not is_inside or self._ends[-1] != size:
+            raise ValueError("a list of pieces does not fit its files")
 
     def readable(self) -> bool:
         """Return True."""
@@ -165,8 +163,7 @@ class Pieces(io.RawIOBase):
 
     def close(self) -> None:
         """Close the files."""
-        if not self.closed:
-            self._stack.close()
+        self._stack.close()
         super().close()
 
 
