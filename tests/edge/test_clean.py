@@ -242,7 +242,7 @@ def test_as_much_is_freed_as_is_shown(
 
 def test_an_image_has_the_wheels_that_are_cleaned(clean: Any, cache: Path, tmp_path: Path) -> None:  # noqa: ANN401
     store = linked_cache(tmp_path, cache)
-    clean("wheels", "layers", "out", "unpacked", "trials")
+    clean("wheels", "layers", "unpacked", "trials")
     assert list(cache.glob("wheels/*/*")) == []
     for diff_id in store.needed(f"stack:{TARGET}").layers:
         store.check(store.needed_layer(diff_id))
