@@ -59,7 +59,7 @@ def _cleaned(
         for part in gone:
             part.remove()
         if any(part.image for part in gone):
-            store.prune(spared=0.0)  # no other run uses it now
+            store.prune(min_age=0.0)  # no other run uses it now
     return rows
 
 

@@ -222,7 +222,7 @@ def _measured(place: ImagePlace, made: Built) -> Built:
     if not isinstance(place, StorePlace):
         return made
     found = place.store.needed(made.id)
-    return replace(made, size=found.size, remote=sum(not place.store.is_here(layer) for layer in found.layers))
+    return replace(made, size=found.size, remote=sum(not place.store.is_on_disk(layer) for layer in found.layers))
 
 
 def _partial_proof(work: Work, result: Verified | None, why: str, pushed: str) -> str:

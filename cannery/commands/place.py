@@ -130,7 +130,7 @@ def _fetch(context: Context, store: Store, layers: Sequence[Layer]) -> None:
         "after `clean images`, this host makes them itself"
     )
     for name in dict.fromkeys(origin for layer in layers for origin in layer.origins):
-        some = [layer for layer in layers if name in layer.origins and not store.is_here(layer.diff_id)]
+        some = [layer for layer in layers if name in layer.origins and not store.is_on_disk(layer.diff_id)]
         words = f"fetching layers of {name}"
         if not some:
             continue
@@ -142,7 +142,7 @@ def _fetch(context: Context, store: Store, layers: Sequence[Layer]) -> None:
                 bring(store, Route(f"{name}:latest", access, view, context.say), some)
         except NetworkError as error:
             failure = error
-    if failure and not all(store.is_here(layer.diff_id) for layer in layers):
+    if failure and not all(store.is_on_disk(layer.diff_id) for layer in layers):
         raise failure
 
 

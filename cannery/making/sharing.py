@@ -36,7 +36,7 @@ def take_foundation(work: Work, dock: Dock) -> None:
     """Get the plan's foundation from a registry, if it is there and not here. A failure is only reported."""
     place, name = work.place, foundation_reference(work.plan)
     here = place.find(name)
-    if here and (isinstance(place, EnginePlace) or all(map(place.store.is_here, here.layers))):
+    if here and (isinstance(place, EnginePlace) or all(map(place.store.is_on_disk, here.layers))):
         return
     found = take_part(work, dock, name)
     if found and _PYTHON.fullmatch(python := found.labels.get(PYTHON_LABEL, "")):

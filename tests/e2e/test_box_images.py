@@ -150,7 +150,7 @@ def without_boxes(work: Work, folder: Path) -> list[str]:
         layers = list(place.attributes(plan.reference)["RootFS"]["Layers"])
         below = place.store.needed(foundation_reference(plan)).layers
         sources = [layer for layer in plan.layers if layer.kind is LayerKind.SOURCE]
-        assert sum(not place.store.is_here(layer) for layer in layers) == len(below) + len(sources)
+        assert sum(not place.store.is_on_disk(layer) for layer in layers) == len(below) + len(sources)
         return layers
 
 

@@ -295,11 +295,11 @@ def test_an_image_is_assembled_on_a_foundation_that_stays_in_the_registry(
     there = Store(tmp_path / "cache/images")
     made = there.needed(stored["id"])
     foundation = there.needed(foundation_reference(planned(read_context(ROOT), PROFILE, Options()).plan)).layers
-    assert [one for one in made.layers if not there.is_here(one)] == list(foundation) != []
+    assert [one for one in made.layers if not there.is_on_disk(one)] == list(foundation) != []
     assert sum(use.bytes for use in disk_use(there.folder / "blobs").values()) < 800e6
     assert f"/{stored['references'][0]}-unverified" in done.stdout
     Without(env)("verify", PROFILE)
-    assert all(map(there.is_here, made.layers))
+    assert all(map(there.is_on_disk, made.layers))
     assert "nothing to push" in Without(env)("push", PROFILE, *place).stderr
 
 

@@ -281,8 +281,8 @@ def test_trials_go_and_the_layers_that_they_share_stay(clean: Any, cache: Path) 
     clean("trials")
     assert set(store.names().values()) == {kept, base}
     assert store.find(trial) is None
-    assert store.has(shared)
-    assert not store.has(own)
+    assert store.knows(shared)
+    assert not store.knows(own)
 
 
 def test_unpacked_layers_go_and_are_made_again(

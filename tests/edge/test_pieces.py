@@ -97,7 +97,7 @@ def test_a_wheel_that_goes_from_the_cache_stays_in_the_layer(store: Store, wheel
     data = content(store, layer)
     for wheel in wheels:
         wheel.unlink()
-    assert store.is_here(layer.diff_id)
+    assert store.is_on_disk(layer.diff_id)
     assert content(store, layer) == data
     assert (store.unpacked(layer.diff_id) / "opt/venv").is_dir()
 
@@ -110,7 +110,7 @@ def test_a_wheel_that_is_changed_damages_the_layer_which_is_made_again(store: St
         stream.write(b"damage")
     with pytest.raises(UnableError, match="the disk has damaged a part of this image"):
         content(store, layer)
-    assert not store.is_here(layer.diff_id)
+    assert not store.is_on_disk(layer.diff_id)
     wheels[0].write_bytes(good)
     again = kept(store, wheels)
     assert again == layer
@@ -205,7 +205,7 @@ def test_a_damaged_list_of_pieces_is_a_damaged_layer(store: Store, wheels: Seque
     (store.blob_path(layer.digest) / "pieces.json").write_text(text)
     with pytest.raises(UnableError, match="the disk has damaged a part of this image"):
         content(store, layer)
-    assert not store.is_here(layer.diff_id)
+    assert not store.is_on_disk(layer.diff_id)
     assert kept(store, wheels) == layer
 
 

@@ -165,7 +165,7 @@ def test_members_are_read_wherever_a_block_ends(cut: int) -> None:
 def test_another_or_a_broken_layer_is_refused_and_leaves_nothing(store: Store, data: bytes, words: str) -> None:
     with pytest.raises(FindingsError, match=words):
         store.add(io.BytesIO(data), sha(LOWER))
-    assert not store.has(sha(LOWER))
+    assert not store.knows(sha(LOWER))
     assert [path.name for path in store.folder.rglob("*") if path.is_file()] == ["writing.lock"]
 
 
@@ -178,7 +178,7 @@ def test_an_image_without_all_of_its_layers_is_none(store: Store) -> None:
     assert layer is not None
     with store.blob_path(layer.digest).open("ab") as blob:
         blob.truncate(10)
-    assert not store.has(sha(LOWER))
+    assert not store.knows(sha(LOWER))
     assert store.find("demo:1") is None
     assert store.chains() == []
 
@@ -261,10 +261,10 @@ def test_prune_removes_what_no_name_has(store: Store) -> None:
     (store.folder / "new").mkdir()
     (store.folder / "new/x.part").write_bytes(b"x")
     store.prune()
-    assert store.has(sha(LOWER)), "another run may be about to name it"
+    assert store.knows(sha(LOWER)), "another run may be about to name it"
     time.sleep(0.01)
     assert store.blob_path(lower.digest) in store.prune(0)
-    assert (store.has(sha(LOWER)), store.has(sha(UPPER))) == (False, True)
+    assert (store.knows(sha(LOWER)), store.knows(sha(UPPER))) == (False, True)
     assert not (store.folder / "new/x.part").exists()
     assert [path.name for path in store.folder.glob("unpacked/*") if path.is_dir()] in ([], [sha(UPPER)[7:]])
     assert store.find("other:1") is not None
@@ -278,7 +278,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing(store: Store, monkeypatch: p
     with pytest.raises(UnableError, match="no space left on device"):
         store.add(io.BytesIO(LOWER))
     monkeypatch.undo()
-    assert not store.has(sha(LOWER))
+    assert not store.knows(sha(LOWER))
     assert list(store.folder.glob("writing/*")) == []
 
 

@@ -339,7 +339,7 @@ def left_there(store: Store, registry: StoringRegistry, *tars: bytes) -> Store:
     registry.seen.clear()
     assert fetch(other, route(registry), "arm64", lazily=True).id == image
     assert registry.count("GET", "/blobs/") == 1  # the configuration
-    assert [other.is_here(sha(tar)) for tar in tars] == [False] * len(tars)
+    assert [other.is_on_disk(sha(tar)) for tar in tars] == [False] * len(tars)
     return other
 
 
@@ -351,7 +351,7 @@ def test_layers_stay_in_the_registry_until_they_are_read(
     assert other.needed(config).layers == (sha(LOWER), sha(UPPER))
     assert registry.count("GET", "/blobs/") == 1
     other.bring([sha(LOWER)])
-    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [True, False]
+    assert [other.is_on_disk(sha(tar)) for tar in (LOWER, UPPER)] == [True, False]
     assert "fetching 1 of 1 layers" in capsys.readouterr().out
     write_oci(other, "more:1", tmp_path / "layout")
     for tar in (LOWER, UPPER):
@@ -364,14 +364,14 @@ def test_layers_stay_in_the_registry_until_they_are_read(
 def test_a_layer_that_is_made_here_need_not_come(store: Store, registry: StoringRegistry) -> None:
     other = left_there(store, registry, LOWER)
     other.add(io.BytesIO(LOWER))
-    assert other.is_here(sha(LOWER))
-    assert other.leftovers(spared=-60) == []
+    assert other.is_on_disk(sha(LOWER))
+    assert other.leftovers(min_age=-60) == []
 
 
 def test_a_pull_fetches_what_an_earlier_one_has_left_there(store: Store, registry: StoringRegistry) -> None:
     other = left_there(store, registry, LOWER, UPPER)
     fetch(other, route(registry), "arm64")
-    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [True, True]
+    assert [other.is_on_disk(sha(tar)) for tar in (LOWER, UPPER)] == [True, True]
 
 
 def test_the_size_of_an_image_reports_which_layers_count_compressed(store: Store, registry: StoringRegistry) -> None:
@@ -399,7 +399,7 @@ def test_a_push_needs_no_layer_that_is_in_the_registry(store: Store, registry: S
     push(other, route(registry).reference, route(registry, "team/else:1"))
     assert registry.count("GET", "/blobs/sha256") == (1 if mounts == "yes" else 3)
     assert ("team/else", "1") in registry.manifests
-    assert [other.is_here(sha(tar)) for tar in (LOWER, UPPER)] == [False, False]
+    assert [other.is_on_disk(sha(tar)) for tar in (LOWER, UPPER)] == [False, False]
     layer = other.needed_layer(sha(LOWER))
     assert layer.is_remote
     assert layer.origins == (f"{registry.host}/team/else", f"{registry.host}/team/demo")
@@ -438,7 +438,7 @@ def test_a_layer_comes_from_another_registry_where_the_newest_has_gone(
         assert ("team/demo", "1") in third.manifests
     context: Any = SimpleNamespace(pip=PipSettings(), env={}, say=print, is_terminal=False)
     place._fetch(context, other, [other.needed_layer(sha(LOWER))])
-    assert other.is_here(sha(LOWER))
+    assert other.is_on_disk(sha(LOWER))
     assert f"fetching layers of {second.host}/team/demo: not done" in capsys.readouterr().err
 
 
@@ -557,7 +557,7 @@ def test_a_layer_with_another_content_is_refused(store: Store, registry: Storing
         registry.blobs["team/demo", layer.digest] = lie
         with pytest.raises(MalformedError):
             fetch(other, route(registry), "arm64")
-    assert (other.has(sha(LARGE)), other.names()) == (False, {})
+    assert (other.knows(sha(LARGE)), other.names()) == (False, {})
     # The blob is what the manifest names, and not what the configuration does.
     config = config_of(sha(UPPER))
     named = {"mediaType": OCI.layer, "digest": layer.digest, "size": layer.size}
@@ -777,7 +777,7 @@ def test_a_foundation_is_shared_and_taken_with_a_version_that_is_one(
     sharing.take_foundation(work, replace(dock, place=other))
     found = other.find(FOUNDATION)
     assert found is not None
-    assert not other.store.is_here(layer.diff_id)
+    assert not other.store.is_on_disk(layer.diff_id)
     assert known_python(work.context.cache, found.id) == (PYTHON if label == PYTHON else "")
 
 
@@ -825,4 +825,4 @@ def test_compiled_sources_are_shared_with_the_layers_below_them(
         assert taken is not None
         assert list(taken.layers) == ids[:3]
         assert name in other.store.names()
-        assert not any(map(other.store.is_here, ids))
+        assert not any(map(other.store.is_on_disk, ids))

@@ -157,7 +157,7 @@ class StorePlace:
 
     def missing(self, chain: Sequence[str]) -> list[str]:
         """Return the layers of an image that the store does not have."""
-        return [diff_id for diff_id in chain if not self.store.has(diff_id)]
+        return [diff_id for diff_id in chain if not self.store.knows(diff_id)]
 
     def tag(self, name: str, reference: str) -> None:
         """Give an image another name."""

@@ -227,7 +227,7 @@ def _member(tar: tarfile.TarFile, name: str, content: IO[bytes], size: int) -> N
 
 def check_stored_base(store: Store, bundle: load_bundle.Bundle) -> None:
     """Raise `FindingsError` if a layer of the image is neither in the bundle nor in the image store."""
-    if any(diff_id not in bundle.held and not store.has(diff_id) for diff_id in bundle.layers):
+    if any(diff_id not in bundle.held and not store.knows(diff_id) for diff_id in bundle.layers):
         names = " ".join((bundle.about["base"] or {}).get("references") or ())
         hint = f"load the image or the bundle of {names or 'its base'} first"
         raise FindingsError("the base of this bundle is missing or different", where=str(bundle.path), hint=hint)

@@ -1,15 +1,14 @@
-"""The image store: blobs by digest, layers by diff id, images by name, and layers as folders.
+"""The image store: blobs by digest, layers by DiffID, images by name, and unpacked layers.
 
-    blobs/sha256/HEX    layers as gzip, and configurations; written under another name first. A layer that is made from
-                        wheels is a folder of pieces, see pieces.py
-    layers/HEX.json     which blob is the layer with that DiffID, and the registries that have it
-    names/HEX.json      a name, and the id of its image: the last thing that is written of one
-    unpacked/HEX/       a layer as a folder, made when it is asked for
-    new/                what is being fetched
-    writing/            what is being written
+    blobs/sha256/HEX    layers as gzip, and configurations. A layer of wheels is a folder of pieces (pieces.py)
+    layers/HEX.json     the note of a layer, by DiffID: its blob, and the registries that have it
+    names/HEX.json      a name and the id of its image. It is written last
+    unpacked/HEX/       the files of a layer, unpacked when they are needed
+    new/                downloads in progress
+    writing/            layers that are being written
 
-An image is there when its name, its configuration and the notes of all of its layers are: a run that is killed leaves
-a name out. The blob of a layer may still be in a registry. It is fetched when it is read.
+The store has an image if it has its name, its configuration and the notes of all its layers. If a run is killed, the
+name is missing. The blob of a layer may still be in a registry. It is fetched when it is read.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ if TYPE_CHECKING:
     from cannery.assemble.content import Made
     from cannery.engine.oci import EngineImage
 
-# Seconds for which `prune` keeps what no image has: another run may be about to name it.
-SPARED = 3600.0
-# Before more bytes than this are unpacked, a line reports it.
+# `prune` keeps younger files (seconds), because another run may be about to name an image that has them.
+MIN_AGE = 3600.0
+# A line is printed before more bytes than this are unpacked.
 TAKES_LONG = 500_000_000
 
 
 class Store:
-    """The store below `folder`. Several runs may use it at once. Every method raises `UnableError` for a full disk.
+    """The image store in `folder`. Several runs may use it at once. Every method raises `UnableError` for a full disk.
 
-    `fetch` fetches layers that are still in a registry into a store.
+    `fetch` fetches layers that are still in a registry.
     """
 
     def __init__(self, folder: Path, fetch: Callable[[Store, Sequence[Layer]], None] | None = None) -> None:
@@ -65,7 +64,7 @@ class Store:
     # Layers
 
     def layer(self, diff_id: str) -> Layer | None:
-        """Return a layer, which may still be in a registry; None if the store does not know it."""
+        """Return a layer, here or in a registry; None if the store does not know it, or its files are not complete."""
         note = _json(self._note(diff_id))
         try:
             lists = {name: tuple(note.get(name, ())) for name in ("origins", "files")} if note else {}
@@ -83,23 +82,23 @@ class Store:
         numbered = enumerate(layer.files)
         return (path / PIECES).is_file() and all((path / str(n)).stat().st_size == size for n, size in numbered)
 
-    def has(self, diff_id: str) -> bool:
-        """Whether the store knows a layer."""
+    def knows(self, diff_id: str) -> bool:
+        """Whether the store knows a layer, here or in a registry."""
         return self.layer(diff_id) is not None
 
-    def is_here(self, diff_id: str) -> bool:
+    def is_on_disk(self, diff_id: str) -> bool:
         """Whether the blob of a layer is on this disk."""
         layer = self.layer(diff_id)
         return layer is not None and not layer.is_remote
 
     def bring(self, diff_ids: Iterable[str]) -> None:
-        """Fetch those of some layers that are still in a registry. Raises `NetworkError`, and as `needed_layer`."""
+        """Fetch those of the layers that are only in a registry. Raises `NetworkError`, and like `needed_layer`."""
         remote = [layer for layer in map(self.needed_layer, diff_ids) if layer.is_remote]
         if remote and self._fetch:
             self._fetch(self, remote)
 
     def write(self, write: Callable[[PiecesPart], Made]) -> Layer:
-        """Add the layer that `write` writes as gzip, of the tar that it returns. Raises what `write` raises."""
+        """Add a layer. `write` writes it as gzip, and returns the facts about its tar. Raises what `write` raises."""
         with self._disk():
             self.folder.mkdir(parents=True, exist_ok=True)
             with own_folder(self.folder / "writing") as folder, PiecesPart(folder / "blob") as part:
@@ -109,16 +108,16 @@ class Store:
                 return self._keep(path, Layer(blob.digest, blob.size, tar.diff_id, tar.size, files=files))
 
     def keep_file(self, path: Path, blob: Blob, tar: Made, *origins: str) -> Layer:
-        """Keep a file of the store's disk as the layer of `tar`; it is renamed. `origins` as in `Layer`.
+        """Move a file into the store as the blob of a layer. `origins` as in `Layer`.
 
-        A layer that is already there is kept: a registry may have its blob. `prune` then takes it for new.
+        If the layer is already on this disk, its blob stays, because a registry may have it. `prune` sees it as new.
         """
         return self._keep(path, Layer(blob.digest, blob.size, tar.diff_id, tar.size, origins))
 
     def _keep(self, path: Path, new: Layer) -> Layer:
-        """Keep a file or a folder of pieces as a layer, as `keep_file` does."""
+        """Move a file or a folder of pieces into the store, as `keep_file` does."""
         with self._locked():
-            known = self.layer(new.diff_id) if self.is_here(new.diff_id) else None
+            known = self.layer(new.diff_id) if self.is_on_disk(new.diff_id) else None
             layer = known or new
             target = self.blob_path(layer.digest)
             if known:
@@ -132,14 +131,11 @@ class Store:
         return layer
 
     def note(self, layer: Layer) -> None:
-        """Write down what is known of a layer."""
+        """Write the note of a layer."""
         write_atomic(self._note(layer.diff_id), json.dumps(asdict(layer)))
 
     def add(self, stream: IO[bytes], diff_id: str = "") -> Layer:
-        """Add the layer that a stream has as a tar or as gzip; `diff_id` is the one that it must have.
-
-        Raises `FindingsError` for another one, and for a damaged one.
-        """
+        """Add a layer from a stream, as a tar or as gzip. Raises `FindingsError` if it is damaged or not `diff_id`."""
 
         def write(part: PiecesPart) -> Made:
             tar = pack(stream, part)
@@ -150,9 +146,9 @@ class Store:
         return self.write(write)
 
     def unpacked(self, diff_id: str) -> Path:
-        """Return the folder with the files of a layer. It is unpacked if it is missing, completely or not at all.
+        """Return the folder with the files of a layer. If it is missing, the layer is unpacked.
 
-        Raises as `unpack`, and `UnableError` for a layer that is missing or damaged; a damaged one is forgotten.
+        Raises like `unpack`, and `UnableError` if the layer is missing or damaged. A damaged layer is removed.
         """
         folder = self._folder(diff_id)
         if folder.is_dir():
@@ -216,7 +212,7 @@ class Store:
         return UnableError("the disk has damaged a part of this image; it was removed", where=digest, hint=hint)
 
     def needed_layer(self, diff_id: str) -> Layer:
-        """Return a layer. Raises `UnableError` where it is not there."""
+        """Return a layer. Raises `UnableError` if the store does not know it."""
         layer = self.layer(diff_id)
         if layer is None:
             raise UnableError("the image store does not have this layer", where=diff_id, hint="make the image again")
@@ -225,10 +221,7 @@ class Store:
     # Images
 
     def put(self, config: bytes, *references: str) -> str:
-        """Keep an image by the bytes of its configuration and give it names; return its id.
-
-        Raises `UnableError` where a layer of it is missing.
-        """
+        """Add an image by its configuration, with names; return its id. Raises `UnableError` if a layer is missing."""
         image = digest_of(config)
         with self._locked():
             for diff_id in diff_ids(json.loads(config)):
@@ -251,7 +244,7 @@ class Store:
         write_atomic(self._name_path(full), json.dumps({"name": reference, "id": image}))
 
     def remove(self, reference: str) -> bool:
-        """Take a name from its image; return whether there was one. `prune` removes an image without names."""
+        """Remove a name; return whether it existed. `prune` removes images without names."""
         with self._locked():
             path = self._name_path(full_name(reference))
             was_there = path.is_file()
@@ -264,26 +257,26 @@ class Store:
         return dict(one for one in found if one)
 
     def _named(self, path: Path) -> tuple[str, str] | None:
-        """Return a name and the id of its image, from its file; None where it is missing or broken."""
+        """Return a name and the id of its image from the file of the name; None if it is missing or damaged."""
         note = _json(path) or {}
         name, image = note.get("name"), note.get("id")
         is_good = isinstance(name, str) and isinstance(image, str) and DIGEST.fullmatch(image)
         return (str(name), str(image)) if is_good else None
 
     def find(self, name: str) -> EngineImage | None:
-        """Return an image by a name or its id (`sha256:…`), None where it is not there in whole."""
+        """Return an image by a name or its id (`sha256:…`); None if it is missing or not complete."""
         found = self.attributes(name)
         return engine_image(found) if found else None
 
     def needed(self, name: str) -> EngineImage:
-        """Return an image as `find`. Raises `UsageError` where it is not there."""
+        """Return an image like `find`. Raises `UsageError` if it is missing."""
         found = self.find(name)
         if found is None:
             raise UsageError("the image store does not have this image", where=name)
         return found
 
     def attributes(self, name: str) -> dict[str, Any] | None:
-        """Return what `docker inspect` would show of an image, None where it is not there in whole."""
+        """Return what `docker inspect` would print about an image; None if it is missing or not complete."""
         named = (name, name) if DIGEST.fullmatch(name) else self._named(self._name_path(full_name(name)))
         image = named[1] if named else ""
         whole = self._whole(image) if image else None
@@ -294,7 +287,7 @@ class Store:
         return attributes(image, config, names, sum(layer.raw for layer in layers))
 
     def _whole(self, image: str) -> tuple[dict[str, Any], list[Layer]] | None:
-        """Return an image's configuration and layers by its id, None where any of it is not there."""
+        """Return the configuration and layers of an image by its id; None if any of them is missing."""
         config = self._parsed(image)
         if config is None:
             return None
@@ -317,7 +310,7 @@ class Store:
         return text if digest_of(text) == image else None
 
     def files_of(self, image: str, references: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the files that have an image's names and the notes of its layers, and its blobs."""
+        """Return the files with the names of an image and the notes of its layers, and the files of its blobs."""
         whole = self._whole(image)
         layers = whole[1] if whole else []
         names = [str(self._name_path(full_name(reference))) for reference in references]
@@ -325,7 +318,7 @@ class Store:
         return names, [str(self.blob_path(image)), *(str(path) for layer in layers for path in self._files(layer))]
 
     def _files(self, layer: Layer) -> list[Path]:
-        """Return the files on this disk that have a layer."""
+        """Return the files on this disk that make up a layer."""
         path = self.blob_path(layer.digest)
         if layer.is_remote or not layer.files:
             return [] if layer.is_remote else [path]
@@ -337,9 +330,9 @@ class Store:
         return [list(diff_ids(whole[0])) for whole in found if whole]
 
     def lowers(self, name: str) -> tuple[Path, ...]:
-        """Return the layers of an image as folders, lowest first.
+        """Return the folders with the files of an image's layers, lowest first.
 
-        Raises as `bring`, `unpacked` and `check_room`; `UsageError` without the image.
+        Raises like `bring`, `unpacked` and `check_room`; `UsageError` if the image is missing.
         """
         found = self.needed(name)
         self.bring(layer for layer in found.layers if not self._folder(layer).is_dir())
@@ -351,8 +344,8 @@ class Store:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return tuple(pool.map(self.unpacked, found.layers))
 
-    def leftovers(self, spared: float = SPARED, without: Collection[str] = ()) -> list[Path]:
-        """Return the files and folders that no named image has, except those younger than `spared` seconds.
+    def leftovers(self, min_age: float = MIN_AGE, without: Collection[str] = ()) -> list[Path]:
+        """Return the files and folders that no named image has, except those younger than `min_age` seconds.
 
         Images whose id is in `without` do not count.
         """
@@ -363,11 +356,11 @@ class Store:
         # Another run may wait for a lock.
         found += [path for path in self.folder.glob("unpacked*/*") if path.suffix != ".lock"]
         unkept = [path for path in found if f"sha256:{path.name.partition('.')[0]}" not in kept]
-        before = time.time() - spared
+        before = time.time() - min_age
         return [path for path in (*unkept, *self.folder.glob("new/*.part")) if _made(path) < before]
 
     def check_room(self, size: int, done: str) -> None:
-        """Raise `UnableError` where the disk has no room for `size` bytes; `done` is what is to be done with them."""
+        """Raise `UnableError` if the disk has no room for `size` bytes. `done` is a participle, such as "unpacked"."""
         if not size:
             return
         with self._disk():
@@ -377,12 +370,12 @@ class Store:
             what = f"{size / 1e9:.1f} GB are to be {done}, and {free / 1e9:.1f} GB are free"
             raise UnableError(what, where=str(self.folder), hint="free some disk space, or set CANNERY_CACHE")
 
-    def prune(self, spared: float = SPARED) -> list[Path]:
-        """Remove what no named image has, except what is younger than `spared` seconds; return what was removed."""
+    def prune(self, min_age: float = MIN_AGE) -> list[Path]:
+        """Remove files that no named image has and that are at least `min_age` seconds old; return what was removed."""
         if not self.folder.is_dir():
             return []
         with self._locked(), self._disk():
-            found = self.leftovers(spared)
+            found = self.leftovers(min_age)
             for path in found:
                 remove_path(path)
         return found
@@ -390,7 +383,7 @@ class Store:
     # Files
 
     def blob_path(self, digest: str) -> Path:
-        """Return where the blob of a digest is."""
+        """Return the path of a blob."""
         return self.folder / "blobs" / "sha256" / _hex(digest)
 
     def _folder(self, diff_id: str) -> Path:

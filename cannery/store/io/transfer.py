@@ -301,7 +301,7 @@ def _note_layers(store: Store, layers: Sequence[Layer]) -> None:
 def _fetch_layers(
     store: Store, repository: Repository, layers: Sequence[Layer], progress: Progress, say: Callable[[str], None]
 ) -> None:
-    missing = [layer for layer in layers if not store.is_here(layer.diff_id)]
+    missing = [layer for layer in layers if not store.is_on_disk(layer.diff_id)]
     size = sum(layer.size for layer in missing)
     store.check_room(size, "fetched")
     say(f"fetching {len(missing)} of {len(layers)} layers of {repository.reference.name}, {size / 1e9:.2f} GB")
@@ -322,7 +322,7 @@ def _fetch_layer(store: Store, repository: Repository, layer: Layer, progress: P
     """Fetch a layer. Two runs at once fetch it once."""
     part = store.folder / "new" / f"{layer.digest.partition(':')[2]}.part"
     with held(part.with_suffix(".lock"), lambda: None):
-        if store.is_here(layer.diff_id):
+        if store.is_on_disk(layer.diff_id):
             return
         with writing(store.folder):
             is_resumed = part.exists()
