@@ -37,6 +37,7 @@ def clean(arguments: argparse.Namespace, context: Context) -> ExitCode:
     for kind, count, size, old, free in rows:
         print(f"{kind:<9} {count:>6} {size / 1e6:>9.1f} MB  {free / 1e6:>9.1f} MB ({old})")
     if not kinds:
+        print(f"{'total':<9} {'':>6} {sum(row[2] for row in rows) / 1e6:>9.1f} MB")
         context.say(f"`build.py clean trials out` removes these two kinds; the cache is {context.cache}")
     return ExitCode.DONE
 
@@ -45,13 +46,14 @@ def _cleaned(
     arguments: argparse.Namespace, context: Context, kinds: Sequence[str]
 ) -> list[tuple[str, int, int, int, int]]:
     """Remove the chosen parts. Return count and bytes of each kind, and of its removed or removable parts."""
-    store, wanted = Store(context.cache / "images"), kinds or CLEAN_KINDS
+    # A file that several kinds share is counted for the first of them.
+    store, wanted = Store(context.cache / "images"), kinds or sorted(CLEAN_KINDS, key=lambda kind: kind != "images")
     of_engine = {} if IN_ENGINE.isdisjoint(wanted) else _engine_parts(context)
-    rows = []
+    rows, counted = [], set[str]()
     for kind in wanted:
         found = [*local_parts(kind, context.cache, context.out, store), *of_engine.get(kind, ())]
         gone = chosen(found, arguments.older_than, arguments.keep)
-        rows.append((kind, len(found), total(found), len(gone), freed(pruned(store, gone))))
+        rows.append((kind, len(found), total(found, counted), len(gone), freed(pruned(store, gone))))
         if not kinds:
             continue
         if rows[-1][-1] > TAKES_LONG:
@@ -60,7 +62,7 @@ def _cleaned(
             part.remove()
         if any(part.image for part in gone):
             store.prune(min_age=0.0)  # no other run uses it now
-    return rows
+    return sorted(rows, key=lambda row: CLEAN_KINDS.index(row[0]))
 
 
 def _engine_parts(context: Context) -> dict[str, list[Part]]:

@@ -24,6 +24,7 @@ from cannery.commands import host
 from cannery.engine.io.find import NoEngineError
 from cannery.errors import ExitCode, UnableError
 from cannery.store.io.store import Store
+from cannery.vocab import CLEAN_KINDS
 from tests.unit.test_sink import LARGE, packed_wheel
 
 if TYPE_CHECKING:
@@ -158,6 +159,27 @@ def test_nothing_is_removed_where_no_kind_is_named(clean: Any, cache: Path) -> N
     old = clean("--older-than", "7d")
     assert (old["wheels"]["reclaimable"], old["rootfs"]["old"]) == (0, 1)
     assert all(path.is_file() for path in kept)
+
+
+def test_the_sizes_add_up_to_what_is_on_the_disk(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image, a trial on it, the cache and a rendered folder share wheels and layers."""
+    monkeypatch.setattr(host, "_engine_parts", lambda _context: {})
+    wheel = file(cache / "wheels/ab/cd/x.whl", 1, 500_000)
+    rendered = file(tmp_path / "out/stack/Dockerfile", 1)
+    rendered.with_name("x.whl").hardlink_to(wheel)
+    store = Store(cache / "images")
+    shared, own = layer(store, os.urandom(300_000)), layer(store, os.urandom(50_000))
+    image(store, [shared], 1, "stack:1")
+    image(store, [shared, own], 1, f"stack:{TARGET}-{PLAN}")
+    assert cli.main(["clean", "--json"], ROOT, work=tmp_path) == ExitCode.DONE
+    rows = {row["kind"]: row["bytes"] for row in json.loads(capsys.readouterr().out)["kinds"]}
+    assert list(rows) == list(CLEAN_KINDS)
+    sizes = {kind: round(size / 1e5, 1) for kind, size in rows.items() if size > 20_000}
+    assert sizes == {"images": 3.0, "trials": 0.5, "wheels": 5.0, "out": 1.0}
+    assert cli.main(["clean"], ROOT, work=tmp_path) == ExitCode.DONE
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["total", f"{sum(rows.values()) / 1e6:.1f}", "MB"]
 
 
 def test_a_kind_goes_alone(clean: Any, cache: Path) -> None:  # noqa: ANN401

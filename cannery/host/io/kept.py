@@ -53,9 +53,10 @@ def chosen(parts: Iterable[Part], older: float, keep: int) -> list[Part]:
     return [part for part in sorted(parts, key=lambda one: -one.made)[keep:] if part.made <= before]
 
 
-def total(parts: Iterable[Part]) -> int:
-    """Return the bytes of parts. What they share is counted once."""
-    uses = {name: use for part in parts for name, use in part.uses.items()}
+def total(parts: Iterable[Part], counted: set[str]) -> int:
+    """Return the bytes of those files of parts that are not in `counted`, and add these files to it."""
+    uses = {name: use for part in parts for name, use in part.uses.items() if name not in counted}
+    counted.update(uses)
     return sum(use.bytes for use in uses.values())
 
 
