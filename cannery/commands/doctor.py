@@ -41,7 +41,7 @@ def doctor(arguments: argparse.Namespace, context: Context) -> ExitCode:
         raise UsageError(f"{arguments.root!r} is not a folder", where="--root", hint="name the top of a host's tree")
     paths = {path for access in catalog.chips.values() for path in (*access.managers, *access.mounts)}
     if root is None:
-        facts = read_facts(sorted(paths), arguments.user, context.env)
+        facts = read_facts(sorted(paths), arguments.user, context.env, (context.cache, context.out))
         facts = replace(facts, no_sandbox="" if can_be_root() else why_not(context.cache))
     else:
         facts = read_tree(root, sorted(paths), arguments.user)

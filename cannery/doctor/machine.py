@@ -129,6 +129,8 @@ def disk(facts: HostFacts, wanted: Wanted) -> Iterator[Check]:
         return
     message = f"{gigabytes(facts.disk_free)} free at {facts.disk_at}; {takes}"
     step = "`docker system df` shows what images take, `build.py clean` what Cannery does; data-root names another disk"
+    if facts.engine is not None and facts.engine.is_absent:
+        step = "`build.py clean` shows what Cannery holds there; CANNERY_CACHE names another disk"
     if facts.disk_free < needed // 2:
         yield error("disk", message, step)
     elif facts.disk_free < needed:

@@ -17,12 +17,15 @@ from host_trees import Tree, healthy_a2, healthy_a3, without_npu
 from cannery import cli
 from cannery.commands import doctor as module
 from cannery.context import read_context
+from cannery.engine.io.find import NoEngineError
+from cannery.errors import UnableError
 from cannery.host.facts import HostFacts, User
 from cannery.host.io import look as host_facts
 from cannery.host.io.look import below, read_facts, read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = json.loads((ROOT / "docs/doctor-report.schema.json").read_text())
@@ -282,6 +285,24 @@ def test_a_host_without_namespaces_is_another_one_than_one_with_them(
     assert said[0]["message"] != said[1]["message"]
 
 
+@pytest.mark.parametrize("absent", [True, False])
+def test_the_disk_is_where_images_are_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, absent: bool) -> None:
+    """Without an engine that is the disk of the cache or out/ with less space; a folder may not exist yet."""
+
+    def refused(_env: object) -> NoReturn:
+        raise NoEngineError("no Docker engine is running") if absent else UnableError("the engine does not answer")
+
+    free = {tmp_path / "cache": 3, tmp_path / "out": 2, Path("/var/lib/docker"): 1}
+    monkeypatch.setattr(host_facts, "find_engine", refused)
+    monkeypatch.setattr(host_facts, "_disk", lambda path: (free[path], path))
+    found = read_facts([], None, {}, (tmp_path / "cache", tmp_path / "out"))
+    assert (found.disk_free, found.disk_at) == ((2, str(tmp_path / "out")) if absent else (1, "/var/lib/docker"))
+    monkeypatch.undo()
+    monkeypatch.setattr(host_facts, "find_engine", refused)
+    found = read_facts([], None, {}, [tmp_path / "not/yet"])
+    assert (found.disk_at == str(tmp_path)) is absent
+
+
 # How a tree is read.
 
 
@@ -290,7 +311,7 @@ def facts(root: Path, user: str | None = None) -> HostFacts:
     if root is not None:
         return read_tree(root, paths, user)
     context = read_context(ROOT)
-    return read_facts(paths, user, context.env)
+    return read_facts(paths, user, context.env, (context.cache, context.out))
 
 
 def test_links_are_followed_within_the_tree(tmp_path: Path) -> None:

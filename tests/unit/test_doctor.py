@@ -522,6 +522,14 @@ def test_disk(free: int | None, wanted: Wanted, state: State) -> None:
     assert found(replace(HOST, disk_free=free), "disk", wanted).state is state
 
 
+def test_what_frees_the_disk_is_of_who_makes_the_images() -> None:
+    full = replace(HOST, disk_free=0)
+    assert "docker system df" in found(full, "disk").next
+    alone = found(replace(full, engine=ABSENT), "disk")
+    assert "CANNERY_CACHE" in alone.next
+    assert "docker" not in alone.next
+
+
 USUAL = "an image for NPUs takes about 22.4 GB with its CANN base"
 
 

@@ -46,7 +46,7 @@ from cannery.util.io.process import run
 from cannery.util.links import followed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 MOST_BYTES = 1 << 20
@@ -158,28 +158,30 @@ def read_tree(root: Path, chip_paths: Iterable[str], user: str | None) -> HostFa
     )
 
 
-def read_facts(chip_paths: Iterable[str], user: str | None, env: Mapping[str, str]) -> HostFacts:
+def read_facts(
+    chip_paths: Iterable[str], user: str | None, env: Mapping[str, str], folders: Sequence[Path]
+) -> HostFacts:
     """Return what the running host shows: its files as `read_tree` reads them, its engine, disk and npu-smi.
 
-    The default of `user` is the caller.
+    The default of `user` is the caller. `folders` are where images are made if no engine is running.
     """
-    places = [Path(DATA_ROOT), *Path(DATA_ROOT).parents]
+    places = [Path(DATA_ROOT)]
     try:
         answer = find_engine(env)
         engine = EngineState(answer.server_version, answer.storage_driver, user_map=answer.user_map)
-        places[:0] = [answer.data_root] if answer.data_root else []
+        places = [answer.data_root] if answer.data_root else places
     except CanneryError as error:
         engine = EngineState(problem=error.what, hint=error.hint, is_absent=isinstance(error, NoEngineError))
-    place = next(filter(_is_there, places))
-    disk = os.statvfs(place)
+        places = [*folders] if engine.is_absent else places
+    disk_free, disk_at = min(map(_disk, places))
     found = read_tree(Path("/"), chip_paths, None)
     return replace(
         found,
         live=True,
         user=_named(user) if user else _this_user(),
         engine=engine,
-        disk_free=disk.f_bavail * disk.f_frsize,
-        disk_at=str(place),
+        disk_free=disk_free,
+        disk_at=str(disk_at),
         shm=_size(Path("/dev/shm")),  # noqa: S108 - looked at, not written to
         page=os.sysconf("SC_PAGE_SIZE"),
         smi=_smi(found.paths, env),
@@ -254,6 +256,13 @@ def _smi(paths: Iterable[str], env: Mapping[str, str]) -> str | None:
     except OSError as error:
         return f"it cannot be started: {error.strerror}"
     return done.stdout + done.stderr
+
+
+def _disk(path: Path) -> tuple[int, Path]:
+    """Return the free bytes of the disk of `path`, and the nearest folder of that path that exists."""
+    place = next(filter(_is_there, [path, *path.parents]))
+    disk = os.statvfs(place)
+    return disk.f_bavail * disk.f_frsize, place
 
 
 def _is_there(path: Path) -> bool:
