@@ -34,7 +34,10 @@ NOT_VERIFIED = "no result of this plan on this host"
 
 
 class Known(NamedTuple):
-    """Stored on this host: the last result of verify (docs/verify-report.schema.json), and spans of the last build."""
+    """Stored on this host: the last result of verify (docs/verify-report.schema.json), and spans of the last build.
+
+    `levels` of the result are those that were asked for, [] for all.
+    """
 
     proof: Mapping[str, Any] | None = None
     spans: Sequence[Span] = ()
@@ -105,7 +108,9 @@ def _facts(
     yield "target", f"CANN {target.cann}, {target.chip}, {target.os}, Python {target.python}, {target.arch}"
     yield "base", f"{plan.base_reference} ({PROOF[plan.recipe.base.kind]})"
     counts = ", ".join(f"{count} {word}" for word, count in proof["counts"].items() if count) if proof else ""
-    yield "verify", f"{proof['result']} on this host: {counts}" if proof else NOT_VERIFIED
+    asked = ", ".join(proof.get("levels", ())) if proof else ""
+    level = f" (only level {asked})" if asked else ""
+    yield "verify", f"{proof['result']} on this host{level}: {counts}" if proof else NOT_VERIFIED
     yield "layers", f"{len(plan.layers)} on the base, {size / 1e6:.0f} MB of wheels"
     severities = Counter(str(one.severity) for one in findings)
     yield "findings", ", ".join(f"{count} {word}{'s'[: count > 1]}" for word, count in severities.items()) or "none"

@@ -199,6 +199,17 @@ def test_the_newest_result_of_this_plan(tmp_path: Path) -> None:
     assert found["result"] == "failed"
 
 
+def test_a_result_of_one_level_does_not_stand_for_the_image(tmp_path: Path) -> None:
+    made = plan()
+    counts = {"passed": 1, "failed": 0, "skipped": 0}
+    stored(tmp_path, "a.json", made, 0, counts=counts, asked={"levels": ["train"], "manifest_sha256": ""})
+    found = last_proof(tmp_path, made)
+    assert dict(page(proof=found).facts)["verify"] == "passed on this host (only level train): 1 passed"
+    stored(tmp_path, "b.json", made, 9, asked={"levels": [], "manifest_sha256": ""})
+    found = last_proof(tmp_path, made)
+    assert dict(page(proof=found).facts)["verify"] == "passed on this host: 2 passed, 1 skipped"
+
+
 def test_a_result_of_the_other_architecture_is_not_of_this_image(tmp_path: Path) -> None:
     made = plan()
     where = {"id": "static.base", "status": "passed", "message": "toolkit (/usr/local/Ascend/aarch64-linux/x.info)"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from cannery.verify.io.run import ASKED
 from cannery.vocab import Arch
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def page_html(page: Page, version: str) -> str:
 
 
 def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
-    """Return the newest result of verify for `plan` in `cache`, or None.
+    """Return the newest result of verify for `plan` in `cache`, or None. One of some levels only is the last choice.
 
-    Both architectures have the same plan digest, so a result with the other one's CANN folder is left out.
+    `levels` of the result are those that were asked for, [] for a result of all. Both architectures have the same plan
+    digest, so a result with the other one's CANN folder is left out.
     """
+    of_levels = None
     others = [f"{arch.machine}-linux/" for arch in Arch if arch is not plan.recipe.target.arch]
     for path in sorted((cache / "verified").glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True):
         try:
@@ -39,7 +42,10 @@ def last_proof(cache: Path, plan: Plan) -> dict[str, Any] | None:
             value = json.loads(text)
             is_of_plan = (value["profile"], value["plan"]) == (plan.recipe.name, plan.digest)
             if is_of_plan and value["checks"] and value["counts"] and not any(other in text for other in others):
-                return dict(value)
+                found = {**value, "levels": list(value[ASKED]["levels"]) if ASKED in value else []}
+                if not found["levels"]:
+                    return found
+                of_levels = of_levels or found
         except (OSError, ValueError, KeyError, TypeError):  # incomplete, or another file
             continue
-    return None
+    return of_levels
