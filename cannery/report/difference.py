@@ -70,8 +70,8 @@ class Difference:
 
 def difference(old: Contents, new: Contents) -> Difference:
     """Compare two images. A section that only one of them knows is not compared; `unknown` names it."""
-    if old.is_built != new.is_built:
-        old, new = replace(old, layers=None), replace(new, layers=None)
+    if old.is_built != new.is_built and new.layers is not None:
+        old = replace(old, layers=None)  # digests of another kind
     pairs: dict[str, tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = {
         "image": _common(old.about, new.about),
         "packages": (old.packages, new.packages),
@@ -91,7 +91,7 @@ def difference(old: Contents, new: Contents) -> Difference:
             found += (
                 Change(section, name, *_shown(section, _value(one, name), _value(other, name))) for name in changed
             )
-    unknown = tuple(section for section, (one, other) in pairs.items() if one is None or other is None)
+    unknown = tuple(section for section, (one, other) in pairs.items() if (one is None) != (other is None))
     layers = None
     if old.layers is not None and new.layers is not None:
         fresh = [name for name, digest in new.layers.items() if digest not in old.layers.values()]

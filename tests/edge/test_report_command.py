@@ -63,7 +63,7 @@ def test_two_locks_take_less_than_a_second_of_cpu() -> None:
 def test_a_profile_and_its_lock(build: Run) -> None:
     found = value_of(build, "diff", "quickstart", OLD, "--arch", "amd64")
     assert found["changes"] == []
-    assert found["not_compared"] == ["sources", "patches", "layers", "environment"]
+    assert found["not_compared"] == ["sources", "layers", "environment"]
 
 
 def test_a_target_of_both_profiles(build: Run) -> None:

@@ -34,6 +34,7 @@ NEW = Contents(
     sources={"verl": "0.6 at ba9876543210, with changes"},
     layers={"torch": "cccc", "ray": "bbbb"},
     sizes={"torch": 191_794_682, "ray": 79_000_000},
+    patches={"verl: a-fix": "dddd"},
     env={"PATH": "/a:/c", "X": "c"},
 )
 PAGE = Page(

@@ -47,7 +47,7 @@ def test_packages_are_added_removed_and_changed() -> None:
         "+ new 1",
         "~ torch 2.10.0 → 2.9.0+cpu (older)",
     ]
-    assert found.unknown == ("sources", "patches", "layers", "environment")
+    assert found.unknown == ()
     assert "packages: 1 added, 1 removed, 2 changed" in list(text_lines(found))
 
 
@@ -109,6 +109,21 @@ def test_a_plan_and_the_manifest_of_its_image_are_equal() -> None:
     assert {*one.packages} == {package.name for package in made.lock.packages}
 
 
+def test_what_neither_side_knows_is_not_named() -> None:
+    """The patches of a plan are not known before its image is built."""
+    one = of_plan(plan(), compatibility())
+    assert one.patches is None
+    assert difference(one, one).unknown == ()
+    assert not any("not compared" in line for line in text_lines(difference(one, one)))
+
+
+@pytest.mark.parametrize("layers", [None, {"a": "1"}])
+def test_layers_of_a_plan_and_of_an_image_are_named(layers: dict[str, str] | None) -> None:
+    built = side(layers={"b": "2"}, is_built=True)
+    assert difference(side(layers=layers), built).unknown == ("layers",)
+    assert difference(built, side(layers=layers)).unknown == ("layers",)
+
+
 def test_a_plan_against_another_target() -> None:
     old, new = (of_plan(plan(Options(base=base)), compatibility()) for base in (None, "standin"))
     changes = {(one.section, one.name) for one in difference(old, new).changes}
@@ -152,7 +167,7 @@ def test_a_lock_and_a_manifest_are_read_from_their_files(tmp_path: Path) -> None
     manifest_file.write_text(manifest_text(made, compatibility()))
     found = difference(read_contents(lock_file), read_contents(manifest_file))
     assert found.changes == ()
-    assert found.unknown == ("sources", "patches", "layers", "environment")
+    assert found.unknown == ("sources", "patches", "environment")
 
 
 def test_the_hash_of_an_incomplete_lock_is_not_compared() -> None:
