@@ -71,10 +71,13 @@ def project_text(request: LockRequest, bound: Mapping[str, UvIndex], more: Seque
     return "\n".join(lines) + "\n"
 
 
-def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Sequence[UvIndex]) -> str:
+def settings_text(
+    request: LockRequest, bound: Mapping[str, UvIndex], shared: Sequence[UvIndex], for_builds: Sequence[str] = ()
+) -> str:
     """Return uv.toml. `shared` are the indexes of all packages that are not bound, the preferred one first.
 
-    The last one is uv's default index, which uv queries last. Without it, uv would add PyPI.
+    The last one is uv's default index, which uv queries last. Without it, uv would add PyPI. `for_builds` are
+    constraints of what uv installs to build an sdist for its metadata.
     """
     dates = (f"{_text(name)} = {_end_of(day) if day else 'false'}" for name, day in request.package_dates)
     lines = [
@@ -84,6 +87,7 @@ def settings_text(request: LockRequest, bound: Mapping[str, UvIndex], shared: Se
         f"constraint-dependencies = {_list(request.constraints)}",
         f"override-dependencies = {_list(request.overrides)}",
         f"exclude-dependencies = {_list(request.excludes)}",
+        f"build-constraint-dependencies = {_list(for_builds)}",
     ]
     for index in sorted(set(bound.values()), key=lambda index: index.name):
         lines += _index(index, "[[index]]", default=False)

@@ -49,8 +49,8 @@ def make_wheel(
     return f"{stem}-{tag}.whl", buffer.getvalue()
 
 
-def make_sdist(name: str, version: str) -> tuple[str, bytes]:
-    """File name and bytes of an sdist whose metadata is static (2.2), so that nothing is built to read it."""
+def make_sdist(name: str, version: str, builds_with: Sequence[str] = ()) -> tuple[str, bytes]:
+    """File name and bytes of an sdist. Its metadata is static (2.2), unless a build with packages has to make it."""
     stem = f"{name.replace('-', '_')}-{version}"
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
@@ -59,6 +59,8 @@ def make_sdist(name: str, version: str) -> tuple[str, bytes]:
             "pyproject.toml": f'[project]\nname = "{name}"\nversion = "{version}"\ndependencies = []\n'
             '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n',
         }
+        if builds_with:
+            texts = {"pyproject.toml": f"[build-system]\nrequires = {json.dumps(list(builds_with))}\n"}
         for path, text in texts.items():
             info = tarfile.TarInfo(f"{stem}/{path}")
             info.size = len(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import factories
 import pytest
-from stub_index import StubIndex, make_wheel
+from stub_index import StubIndex, make_sdist, make_wheel
 
 from cannery.catalog.addresses import Index
 from cannery.catalog.component import Component, parse_component
@@ -142,6 +142,20 @@ def test_none_of_the_sets_near_it_works(stub: StubIndex, tmp_path: Path) -> None
     )
     error = failure(found, PipSettings(index_url=stub.url), tmp_path)
     assert error.what.splitlines()[-1] == "  similar sets that were tried: 2; none works"
+
+
+def test_a_try_does_not_install_torch_to_build_an_old_release(stub: StubIndex, tmp_path: Path) -> None:
+    """Without the pin of trl, uv goes back to 0.1, whose requirements only a build with torch tells."""
+    torch = stub.add(make_wheel("torch", "3.0"))
+    sdist = stub.add(make_sdist("trl", "0.1", ["torch"]))
+    stub.add(make_wheel("transformers", "4.40.0", ["tokenizers"]))
+    error = failure(catalog("transformers==4.40.0", "trl==1.0"), PipSettings(index_url=stub.url), tmp_path)
+    assert error.what.splitlines()[-2:] == [
+        "  similar sets that work (each was resolved):",
+        "    transformers 4.57.0 instead of 4.40.0",
+    ]
+    assert any(path.endswith(sdist) for path in stub.seen)
+    assert not any(path.endswith(torch) for path in stub.seen)
 
 
 def test_a_set_whose_index_is_dead_cannot_be_tried(stub: StubIndex, tmp_path: Path) -> None:

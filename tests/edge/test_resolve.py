@@ -193,6 +193,34 @@ def test_a_uv_that_does_not_end_is_no_conflict(
         resolver.choose()
 
 
+def test_what_a_stopped_uv_was_unpacking_is_removed_once_no_uv_uses_the_cache(
+    stub: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache" / "uv"
+    unpacked = [cache / ".tmpA1b2C3", cache / "builds-v0" / ".tmpD4e5F6"]
+    making = "; ".join(f"mkdir -p {path}/torch; touch {path}/torch/x" for path in unpacked)
+    settings = PipSettings(index_url=stub.url)
+    with StubIndex(stall=20.0) as slow:
+        args = (uv.find_uv_bin(), "pip", "compile", "-", "--no-config", "--cache-dir", cache, "--index-url", slow.url)
+        with subprocess.Popen(
+            args, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as other:
+            assert other.stdin
+            other.stdin.write(b"thing")
+            other.stdin.close()
+            while not slow.seen:
+                time.sleep(0.05)
+            with monkeypatch.context() as changed:
+                failing_uv(tmp_path, changed, f"{making}; kill -9 $$")
+                with pytest.raises(UnableError):
+                    lock(REQUEST, settings, tmp_path)
+            assert all(path.exists() for path in unpacked)  # they could be the other's
+            other.kill()
+    assert pins(lock(REQUEST, settings, tmp_path)) == {"dep": "1.1", "thing": "1.0"}
+    assert not any(path.exists() for path in unpacked)
+    assert list(cache.glob("simple-*"))  # the cache itself stays
+
+
 def test_the_user_s_own_uv_settings_do_not_count(
     stub: StubIndex, cpu: StubIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

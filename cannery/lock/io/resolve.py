@@ -13,6 +13,7 @@ A lock should depend as little as possible on the host that makes it. So each pl
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ from cannery.lock.uv import (
 from cannery.util.addresses import url_host, without_credentials
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
+from cannery.util.io.locks import alone_if_free
 from cannery.util.io.pip_settings import index_credentials, uv_environment
 from cannery.util.io.process import CommandError, run
 from cannery.util.trouble import State
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
 HINT = "see `pip config list` for where it is named"
 # The time limit of a resolution in seconds. It usually takes a few seconds.
 LONGEST = 600.0
+# Constraints of builds while a similar set is tried. Otherwise uv installs torch with its CUDA libraries from the main
+# index, only to read the requirements of an old sdist (vllm 0.1.3).
+NOT_IN_TRIALS = ("torch<0",)
 
 
 @dataclass(frozen=True)
@@ -96,13 +101,17 @@ class UnsolvedError(FindingsError):
 
 
 class Resolver:
-    """One resolution in `folder`, limited to `longest` seconds. `log` gets all output of uv."""
+    """One resolution in `folder`, limited to `longest` seconds. `log` gets all output of uv.
 
-    def __init__(self, job: Job, folder: Path, longest: float = LONGEST) -> None:
+    `for_builds` are constraints of what uv installs to build an sdist for its metadata.
+    """
+
+    def __init__(self, job: Job, folder: Path, longest: float = LONGEST, for_builds: Sequence[str] = ()) -> None:
         self.job = job
         self.request = job.request
         self.folder = folder
         self.longest = longest
+        self.for_builds = for_builds
         self.log: list[str] = []
         # Set by `choose`: {name: (version, who requires it)}, the places that uv uses, and its environment.
         self.via: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -136,7 +145,7 @@ class Resolver:
             shared, sources = self._places(names)
             bound = {s.package: replace(s.uv, explicit=s.uv.explicit and s.package not in free) for s in sources}
             project = project_text(self.request, bound, [name for name in names if name not in direct])
-            settings = settings_text(self.request, bound, [index for index, _place in shared])
+            settings = settings_text(self.request, bound, [index for index, _place in shared], self.for_builds)
             write_atomic(self.folder / "pyproject.toml", project)
             write_atomic(self.folder / "uv.toml", settings)
             self.env = uv_environment(self.job.settings, self.job.env)
@@ -327,7 +336,7 @@ def resolve(
 
         def attempt(request: LockRequest, longest: float) -> Mapping[str, str] | None:
             with tempfile.TemporaryDirectory(prefix="try-", dir=name) as folder:
-                other = Resolver(replace(job, request=request), Path(folder), longest)
+                other = Resolver(replace(job, request=request), Path(folder), longest, NOT_IN_TRIALS)
                 try:
                     other.choose()
                 except UnableError as error:
@@ -348,9 +357,20 @@ def resolve(
             _add_log(error, log, output)
             raise
         finally:
+            _remove_remains(job.cache / "uv")
             if output:
                 write_atomic(log, job.settings.redact("\n".join(output)) + "\n")
     return lock
+
+
+def _remove_remains(cache: Path) -> None:
+    """Remove what a stopped uv was unpacking into its cache. If another uv uses the cache, a later run does it.
+
+    Every uv holds a shared lock on `.lock` while it runs.
+    """
+    with alone_if_free(cache / ".lock") as is_free:
+        for path in (*cache.glob(".tmp*"), *cache.glob("*/.tmp*")) if is_free else ():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:

@@ -80,6 +80,25 @@ def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def alone_if_free(path: Path) -> Iterator[bool]:
+    """Hold an exclusive lock on a file while the block runs. Yield false if others hold it, or the file is missing."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
 def _wait(lock: FileLock, stop: threading.Event | None) -> None:
     while True:
         try:
