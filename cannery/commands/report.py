@@ -203,7 +203,8 @@ def _of_image(context: Context, reference: str) -> Contents:
         found = of_manifest(reference, image.manifest or {})
     except ValueError:  # missing or edited
         found = Contents(reference, {name: one.version for name, one in image.packages.items()}, {})
-    layers = {digest: digest for digest in image.config.layers}
+    # An image does not name its layers.
+    layers = {digest: digest for digest in (one.removeprefix("sha256:")[:12] for one in image.config.layers)}
     return replace(found, layers=layers, env=image.config.env, is_built=True)
 
 

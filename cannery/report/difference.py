@@ -50,7 +50,8 @@ class Change:
 
     def __str__(self) -> str:
         if self.sign != "~":
-            return f"{self.sign} {self.name} {self.old or self.new}"
+            value = self.old or self.new
+            return f"{self.sign} {self.name}" if value == self.name else f"{self.sign} {self.name} {value}"
         return f"~ {self.name} {self.old} → {self.new}{' (older)' if self.is_older else ''}"
 
 
@@ -207,7 +208,8 @@ class Contents:
     - `packages`: {name: version}; `files`: {file name of a wheel: hex SHA-256}
     - `about`: {word: text} of the target, base and plan
     - `sources`: {component: version and commit}; `patches`: {name: digest}
-    - `layers`: {name: digest}, lowest first, of a plan; if `is_built`, the DiffIDs of an image, which no plan has
+    - `layers`: {name: digest}, lowest first, of a plan; if `is_built`, the first
+      12 digits of the DiffIDs of an image, which no plan has, as name and digest
     - `sizes`: {layer: bytes of wheels}
     - `env`: {variable: value}
     """

@@ -16,7 +16,7 @@ from cannery import cli
 from cannery.commands import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Run = Callable[..., tuple[int, str, str]]
 
@@ -124,13 +124,13 @@ def test_words_that_name_nothing(build: Run, monkeypatch: pytest.MonkeyPatch, wo
 class Images:
     """The SDK's images: one, with two layers."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: Sequence[str] = ("sha256:1", "sha256:2")) -> None:
         self.id = "sha256:" + "b" * 64
         self.attrs: dict[str, Any] = {
             "Id": self.id,
             "Architecture": "amd64",
             "Config": {"Env": ["A=1"], "Labels": {}},
-            "RootFS": {"Layers": ["sha256:1", "sha256:2"]},
+            "RootFS": {"Layers": layers},
         }
         self.images = self
 
@@ -169,6 +169,16 @@ def test_an_image_made_by_hand(build: Run, engine: dict[str, Any]) -> None:
     assert (torch["old"], torch["new"]) == ("2.13.0+cpu", "2.9.0")
     found = value_of(build, "diff", "mine:1", "mine:1")
     assert (found["changes"], found["layers"]["new"]) == ([], 0)
+
+
+def test_layers_of_two_images_are_printed_once_and_short(
+    build: Run, engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+    layers = iter(([one], [one, other]))
+    monkeypatch.setattr(place, "docker_client", lambda _engine: Images(next(layers)))
+    code, out, _ = build("diff", "mine:1", "mine:1")
+    assert (code, out.splitlines()[1:]) == (0, ["layers: 1 added", f"  + {'2' * 12}", "1 of 2 layers are new"])
 
 
 def test_layers_of_a_plan_are_not_those_of_an_image(build: Run, engine: dict[str, Any]) -> None:
