@@ -213,6 +213,23 @@ def test_a_download_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert "fetching wheels: 40 of 100 MB: 0 s so far" in said
 
 
+@pytest.mark.parametrize(("seconds", "lines"), [(0, []), (0.15, ["fetching wheels: 2 of 5 kB …"])])
+def test_a_small_download_is_reported_only_if_it_is_slow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, lines: list[str]
+) -> None:
+    said: list[str] = []
+    package = replace(lock(recipe()).packages[0], size=5_000)
+
+    def arrive(_packages: object, _indexes: object, _to: Downloads, progress: Progress) -> None:
+        progress(package, 2_000)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(wheelhouse, "fetch", arrive)
+    monkeypatch.setattr(wheels, "BEAT", 0.1)
+    wheels.fetch_wheels(Downloads(tmp_path, said.append, PipSettings), {}, [package])
+    assert said == lines
+
+
 def test_one_run_at_a_time_works_in_a_folder_and_leaves_nothing_beside_it(
     context: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

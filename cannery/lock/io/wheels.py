@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import Downloads
 
 
+# A download of fewer bytes is only reported if it takes some seconds.
+LARGE = 1_000_000
 # Seconds between two lines about a download.
 BEAT = 5.0
 
@@ -82,11 +84,12 @@ def fetch_wheels(
     from cannery.lock.io.wheelhouse import fetch  # noqa: PLC0415 - imports network libraries
 
     total, received = missing_bytes(packages, cache), dict.fromkeys((package.name for package in packages), 0)
-    if total:
-        downloads.say(f"fetching {what}: {total / 1e6:.0f} MB")
+    unit, size = ("MB", 1e6) if total >= LARGE else ("kB", 1e3)
+    if total >= LARGE:
+        downloads.say(f"fetching {what}: {total / size:.0f} {unit}")
 
     def progress() -> str:
-        return f"fetching {what}: {sum(received.values()) / 1e6:.0f} of {total / 1e6:.0f} MB"
+        return f"fetching {what}: {sum(received.values()) / size:.0f} of {total / size:.0f} {unit}"
 
     with heartbeat(downloads.say, progress, BEAT):
         return fetch(packages, indexes, downloads, lambda package, count: received.update({package.name: count}))
