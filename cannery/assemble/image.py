@@ -104,6 +104,12 @@ def image_config(
     }
 
 
+def planned_config(plan: Plan, foundation: Mapping[str, Any], diff_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the configuration of the image of `plan`: the layers `diff_ids` on `foundation` (as in `image_config`)."""
+    words = layer_words(plan.layers[len(plan.foundation) :])
+    return image_config(foundation, diff_ids, words, settings_of(plan), plan.epoch)
+
+
 def config_text(config: Mapping[str, Any]) -> bytes:
     """Return a configuration as bytes. Their SHA-256 is the image's id in an engine with the classic image store."""
     return json.dumps(config, sort_keys=True).encode()

@@ -23,7 +23,7 @@ from cannery.engine.io.find import find_engine, require_builder
 from cannery.errors import CanneryError, ExitCode, NetworkError, UnableError, UsageError
 from cannery.host.facts import INSTALL_INFO, wanted_paths
 from cannery.host.io.place import EnginePlace, StorePlace
-from cannery.making.image import Built, built, known_layers, new_layers, trial_on, tried, whole_files
+from cannery.making.image import Built, built, kept, known_layers, new_layers, trial_on, tried, whole_files
 from cannery.making.parts import BuildOptions, Way
 from cannery.pipeline import Hashes, Work, on_found_base, patched, planned, rendered_held
 from cannery.plan.make import on_labelled_base
@@ -74,7 +74,6 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
         return reused
     if not plan.lock.complete:
         catalog, plan, _ = planned(context, arguments.profile, options, hashes)
-    check_cache_space(context.cache, plan)
     if plan.recipe.pins and not (arguments.builder or arguments.no_cache or arguments.way == Way.BAKE):
         one = _make_trial(arguments, context, catalog, plan)
         if one is not None:
@@ -86,13 +85,16 @@ def _image(arguments: argparse.Namespace, context: Context) -> Outcome:
     place = making_place(context, arguments.output)
     work = Work(context, catalog, plan, place)
     folder = context.out / plan.folder
+    how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
     with rendered_held(context, folder), whole_files(context, plan):
-        if isinstance(place, EnginePlace):
-            check_engine_space(place.engine, plan)
-        else:
-            check_store_space(place.store.folder, plan)
-        how = BuildOptions(arguments.builder or "", arguments.cache or "", arguments.no_cache, Way(arguments.way))
-        made = built(work, folder, how, _dock(arguments, work) if arguments.registry else None)
+        made = kept(work, folder, how)
+        if made is None:
+            check_cache_space(context.cache, plan)
+            if isinstance(place, EnginePlace):
+                check_engine_space(place.engine, plan)
+            else:
+                check_store_space(place.store.folder, plan)
+            made = built(work, folder, how, _dock(arguments, work) if arguments.registry else None)
     return _verify_and_push(arguments, work, made)
 
 
@@ -174,6 +176,7 @@ def _make_trial(
     trial = trial_on(work, options_of(arguments))
     if trial is None:
         return None
+    check_cache_space(context.cache, plan)
     parent = place.needed(trial.parent, plan.recipe.name)
     plan = patched(context, catalog, on_labelled_base(plan, dict(parent.labels)))
     work = replace(work, plan=plan)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cannery.assemble.image import Part, Settings, foundation_reference, image_config, layer_words, settings_of
+from cannery.assemble.image import Part, Settings, config_text, foundation_reference, image_config, planned_config
 from cannery.build.io.buildx import keep_spans
 from cannery.build.stages import Span
 from cannery.errors import BuildFailedError, FindingsError, UnableError
 from cannery.host.io.place import EnginePlace, StorePlace
+from cannery.lock.io.wheels import is_in_store
 from cannery.making.base import make_standins
 from cannery.making.parts import LOG, BuildOptions, Way, baked, boxed, why_baked
 from cannery.pipeline import planned, rendered
 from cannery.plan import LayerKind
 from cannery.plan.manifest import labels
 from cannery.recipe.environment import start_folder
+from cannery.util.addresses import digest_of
 from cannery.vocab import BaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cannery.assemble.trial import Trial
@@ -52,6 +54,35 @@ class Built:
     pulled: str = ""
     seconds: float = 0.0
     remote: int = 0
+
+
+def kept(work: Work, folder: Path, options: BuildOptions) -> Built | None:
+    """Return the image of `work.plan` if the image store has it, and the cache does not have all of its wheels.
+
+    It must have the configuration that this host would write for the plan. So an image of another plan, a trial, or an
+    image built on the image of the plan does not count, even under the same name. If the wheels are there, the image is
+    made from them as always. Raises `UnableError` if the options need an engine and none is running.
+    """
+    place, plan, context = work.place, work.plan, work.context
+    packages = [*plan.lock.packages, *plan.tools.packages]
+    if why_baked(work, options) or isinstance(place, EnginePlace):
+        return None
+    if all(is_in_store(package, context.cache) for package in packages):
+        return None
+    found = place.find(plan.reference)
+    if found is None or found.id != _planned_id(plan, place.attributes(found.id)):
+        return None
+    hint = f"`build.py render {plan.recipe.name}` fetches them"
+    context.say(f"the image store has this image; {context.shown(folder)} is not written without its wheels ({hint})")
+    return Built(found.id, found.size, len(found.layers), (), 0, 0, None)
+
+
+def _planned_id(plan: Plan, image: Mapping[str, Any]) -> str:
+    """Return the id that this host would give to the image of `plan` if it made the layers of `image`."""
+    layers = image["RootFS"]["Layers"]
+    upper = len(plan.layers) - len(plan.foundation)
+    foundation = {**image, "RootFS": {"Layers": layers[:-upper]}}
+    return digest_of(config_text(planned_config(plan, foundation, layers[-upper:])))
 
 
 def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:
@@ -136,8 +167,7 @@ def _assembled(work: Work, make: Callable[[Part], None]) -> None:
         lower = diff_ids(assembly, kinds[LayerKind.GROUP])
         sources = source_ids(assembly, base, lower, make) if kinds[LayerKind.SOURCE] else []
         upper = diff_ids(assembly, [*kinds[LayerKind.TREE], *kinds[LayerKind.LINKS], *kinds[LayerKind.FILES]])
-        words = layer_words(plan.layers[len(plan.foundation) :])
-        config = image_config(base, [*lower, *sources, *upper], words, settings_of(plan), plan.epoch)
+        config = planned_config(plan, base, [*lower, *sources, *upper])
         store_image(assembly, config, plan.reference, {**lower, **upper})
         if sources:
             forget_parts(assembly, base, lower)

@@ -238,6 +238,16 @@ def test_save_and_load_go_from_store_to_store(without: Without, stored: dict[str
     found = Store(tmp_path / "cache/images").find(stored["references"][0])
     assert found is not None
     assert found.id == stored["id"]
+    other.env["HTTPS_PROXY"] = other.env["HTTP_PROXY"] = "http://127.0.0.1:9"  # nothing answers there
+    there = ("image", PROFILE, "--no-stamp", "--output", f"oci:{tmp_path / 'layout'}")
+    for is_remembered in (False, True):
+        made = other.json(*there)
+        assert (made["id"], made["new"], made["reused"]) == (stored["id"], 0, stored["layers"])
+        assert (made["report"]["result"], made["remembered"]) == ("passed", is_remembered)
+    assert {path.name for path in (tmp_path / "cache").iterdir()}.isdisjoint({"wheels", "layers", "rootfs", "sources"})
+    assert (tmp_path / "layout/index.json").is_file()
+    Store(tmp_path / "cache/images").remove(stored["references"][0])
+    other(*there, code=ExitCode.NETWORK)
 
 
 def test_where_no_sandbox_runs_an_image_is_assembled_and_proved_elsewhere(
