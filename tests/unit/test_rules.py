@@ -99,10 +99,15 @@ def test_a_release_that_does_not_exist_is_told_with_the_nearest_that_do() -> Non
     assert finding.fix.endswith("; nearest there: 2.8.0 (CANN 8.3.rc1), 2.8.0.post2 (CANN 8.5.0)")
 
 
-def test_a_release_that_no_table_has_still_says_which_torch_it_extends() -> None:
-    (finding,) = errors(found(pair("2.13.0", "2.14.0", base="standin")))
-    assert "the latter is made for torch 2.14.0" in finding.what
-    assert finding.fix == "use torch 2.14.0 with torch-npu 2.14.0, or torch 2.13.0 with torch-npu 2.13.0"
+def test_a_release_that_no_table_has_still_says_which_torch_it_extends_and_offers_only_known_releases() -> None:
+    (finding,) = errors(found(pair("2.13.0", "9.9", base="standin")))
+    assert "the latter is made for torch 9.9" in finding.what
+    assert finding.fix == (
+        "use torch 2.9.0 with torch-npu 2.9.0, or torch 2.8.0 with torch-npu 2.8.0.post2, "
+        "or torch 2.7.1 with torch-npu 2.7.1.post2"
+    )
+    (finding,) = errors(found(pair("2.9.0", "2.8.0.post9", base="standin")))  # the table has torch 2.8.0
+    assert "use torch 2.8.0 with torch-npu 2.8.0.post9, or " in f"{finding.fix}, or "
 
 
 def test_a_post_release_of_another_cann_is_a_warning_that_says_what_this_cann_has() -> None:

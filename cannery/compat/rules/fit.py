@@ -21,7 +21,7 @@ from packaging.version import Version
 
 from cannery.catalog.compatibility import CANN, Rank, Row
 from cannery.catalog.target import order, package_name
-from cannery.compat.solve import offers
+from cannery.compat.solve import Solver, offers
 from cannery.compat.subject import (
     Finding,
     cited,
@@ -41,7 +41,7 @@ from cannery.compat.subject import (
     warning,
 )
 from cannery.lock.request import set_aside
-from cannery.recipe.select import parse_pin
+from cannery.recipe.select import parse_pin, same_release
 from cannery.vocab import BaseKind, Severity
 
 if TYPE_CHECKING:
@@ -190,14 +190,25 @@ def _unknown(subject: Subject, name: str, version: str) -> Iterator[Finding]:
 
 
 def _ways_out(subject: Subject, name: str, key: str) -> str:
-    """Offer the `key` with the number of the release, and the release with the number of the `key` in the set."""
+    """Offer the `key` with the number of the release, and the release with the number of the `key` in the set.
+
+    What neither the table nor a component has may not exist, and is not offered.
+    """
     base, present = Version(subject.versions[name]).base_version, Version(here(subject, key) or "").base_version
-    of_number = [(subject.versions[name], base), (present, present)]
-    if any(row.fits.get(key) == present for row in subject.rows[name]):
-        del of_number[1]
+    of_number = []
+    if _is_known(subject, key, base):
+        of_number.append((subject.versions[name], base))
+    if _is_known(subject, name, present) and not any(row.fits.get(key) == present for row in subject.rows[name]):
+        of_number.append((present, present))
     source = subject.rows[name][0].source
     rows = [Row(of=f"{name}=={version}", fits={key: number}, source=source) for version, number in of_number]
     return offers(subject, name, rows, {key})
+
+
+def _is_known(subject: Subject, name: str, version: str) -> bool:
+    """Whether the table or the component of a distribution has a release."""
+    described = [v for one in subject.recipe.wheels if one.package == name for v in one.component.metadata]
+    return any(same_release(version, known) for known in (*Solver(subject).known(name), *described))
 
 
 def _nearest(subject: Subject, name: str) -> str:
