@@ -460,4 +460,4 @@ def _commands_with(option: str, prog: str) -> str:
     if not names:
         return ""
     listed = " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-    return f"{listed} {'takes' if len(names) == 1 else 'take'} it, {prog} does not"
+    return f"{listed} {'takes' if len(names) == 1 else 'take'} it, {prog.partition(' ')[2] or prog} does not"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CHECKOUT = "build.py"
 MAKE = "make"
 # Patterns are texts here: `re` compiles them on first use, and most runs never need them.
-_OF_CHECKOUT = r"\b(?:python3? )?build\.py (?P<words>[a-z][a-z-]*)\b"
+_OF_CHECKOUT = r"(?<![\w./-])(?:(?P<python>python3?) )?build\.py (?P<words>[a-z][a-z-]*|--help)\b"
 # A command that also exists in make: alone, or with a profile, a file or kinds, and with options that make has.
 _OPTIONS = r"(?P<options>(?: --(?:arch|base|cann|chip|file|os|output|pin|python|registry) [^\s`;,)]+| --force)*)"
 _PLAIN = (
@@ -46,18 +46,21 @@ def as_called(text: str, program: str, commands: Collection[str], of_profile: Co
     """Return a message with its commands in the form of `program`: "build.py", "cannery" or "make".
 
     `commands` are all commands, `of_profile` those that take a profile. With make, a command with an option that is
-    not in `_OPTIONS` keeps the form of build.py, which also works.
+    not in `_OPTIONS` gets the form of a checkout, `python3 build.py COMMAND`, which also works.
     """
     if program == MAKE:
         text = re.sub(_PINS, lambda found: f"`{_variables(found[1]).strip()}`", text) if "`--pin" in text else text
         if CHECKOUT not in text:
             return text
-        return re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text.replace(*_LINT))
-    if program == CHECKOUT or CHECKOUT not in text:
+        text = re.sub(_PLAIN, lambda found: _make_command(found, of_profile), text.replace(*_LINT))
+    if CHECKOUT not in text:
         return text
 
     def named(found: re.Match[str]) -> str:
-        return f"{program} {found['words']}" if found["words"] in commands else found[0]
+        if found["words"] not in {*commands, "--help"}:
+            return found[0]
+        in_checkout = f"{found['python'] or 'python3'} {CHECKOUT}"
+        return f"{in_checkout if program in {CHECKOUT, MAKE} else program} {found['words']}"
 
     return re.sub(_OF_CHECKOUT, named, text)
 

@@ -189,12 +189,12 @@ def test_dashes_are_no_options_value() -> None:
         (["check", "quickstart", "--chpi=a3"], ["unknown option --chpi", "--chip"]),
         (
             ["verify", "quickstart", "--verify-again"],
-            ["unknown option --verify-again", "image takes it, build.py verify does not"],
+            ["unknown option --verify-again", "image takes it, verify does not"],
         ),
-        (["list", "--no-cache"], ["unknown option --no-cache", "image takes it, build.py list does not"]),
+        (["list", "--no-cache"], ["unknown option --no-cache", "image takes it, list does not"]),
         (
             ["list", "--chip=a3"],
-            ["unknown option --chip", "show, check, lock, outdated, ", " take it, build.py list does not"],
+            ["unknown option --chip", "show, check, lock, outdated, ", " take it, list does not"],
         ),
         (["--no-verify"], ["unknown option --no-verify", "image takes it, build.py does not"]),
         (["--jsn"], ["unknown option --jsn"]),
@@ -236,7 +236,7 @@ def test_dashes_are_no_options_value() -> None:
         (["patches", "summry"], ["'summry' is not known", "summary"]),
         (
             ["patches", "list", "--tree", "x"],
-            ["unknown option --tree", "patches new takes it, build.py patches list does not"],
+            ["unknown option --tree", "patches new takes it, patches list does not"],
         ),
         (["patches", "port", "verl", "a", "b", "--chip=a3"], ["unknown option --chip", "and patches summary take it"]),
         (["patches", "new", "verl", "796871d7d"], ["build.py patches new: one word too many: '796871d7d'"]),
@@ -419,7 +419,7 @@ def test_help_of_every_action_is_its_own(build: Build, name: str, action: str) -
     done = build(name, action, "--help")
     assert (done.code, done.err) == (0, "")
     told = " ".join(done.out.split())
-    assert told.startswith(f"usage: build.py {name} {action} ")
+    assert told.startswith(f"usage: python3 build.py {name} {action} ")
     assert f"example: python3 build.py {name} {action}" in told
     assert "--json" in told or (name, action) in {("base", "add"), ("proofs", "add")}  # write a file
     assert f"\n    {action} " in build(name, "--help").out

@@ -179,11 +179,11 @@ def test_a_command_without_a_card_is_noted(capsys: pytest.CaptureFixture[str], t
     ("words", "what"),
     [
         ([], "no command is given"),
-        (["docker", "run", "-it", "img"], "put quotes around it: build.py lint-run 'docker run …'"),
+        (["docker", "run", "-it", "img"], "put quotes around it: python3 build.py lint-run 'docker run …'"),
         (["sudo", "docker", "run", "img"], "put quotes around it"),
         (["docker run a", "--chpi", "a3"], "unknown option --chpi"),
         (["docker ps"], "there is no `docker run` in it"),
-        (["build.py"], "build.py: this is a file, not a command\n  → `build.py lint-run --file build.py`"),
+        (["build.py"], "build.py: this is a file, not a command\n  → `python3 build.py lint-run --file build.py`"),
         (["docker run 'a"], "the command:1: a quote"),
         (["docker run a", "--file", "x"], "a command or --file, not both"),
         (["--file", "no-such-file"], "no-such-file: cannot be read"),

@@ -763,7 +763,7 @@ def test_port_is_exit_3_where_one_of_two_sets_does_not_apply(stack: Stack, tmp_p
     assert (done.code, "mine: does not apply" in done.out, "core: applies" in done.out) == (3, True, True)
     assert done.out.endswith("0 of 1 apply or are there already\n")
     assert f"in a working tree at {stack.commit[:12]} by hand" in done.err
-    assert f"`build.py patches new engine --tree DIR --output {tmp_path / 'made'}`" in done.err
+    assert f"`python3 build.py patches new engine --tree DIR --output {tmp_path / 'made'}`" in done.err
     assert not (tmp_path / "made").exists()
     done = stack.render("--patches", str(mine))
     assert done.code == 5

@@ -301,7 +301,7 @@ def test_a_job_without_an_engine_is_printed_and_not_started(host: Host, monkeypa
     assert " ".join(done.out.split()).startswith("docker run \\ --rm")
     assert "python \\ train.py" in " ".join(done.out.split())
     assert "no Docker engine is running" in done.err
-    assert "`build.py shell quickstart --npus none -- COMMAND` needs none" in done.err
+    assert "`python3 build.py shell quickstart --npus none -- COMMAND` needs none" in done.err
     assert not host.started
 
 
@@ -526,7 +526,7 @@ def test_a_printed_command_names_the_caches_that_it_mounts(
         for words in (("--no-caches",), ("--registry", "registry.example/team")):
             without = host("run", "quickstart", "--npus", "all", "--print", "--format", form, *words)
             assert str(models) not in without.out + without.err
-    assert "has to be there: `build.py push` puts it there" in without.err
+    assert "has to be there: `python3 build.py push` puts it there" in without.err
 
 
 def test_notes_for_a_cluster_name_what_only_its_admin_knows(host: Host) -> None:

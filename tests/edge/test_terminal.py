@@ -208,7 +208,15 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
         ),
         ("make", "`build.py doctor` and `build.py clean`", "`make doctor` and `make clean`"),
         ("make", "build.py pull x --registry a/b", "make pull PROFILE=x REGISTRY=a/b"),
-        ("make", "build.py pull x --reuse", None),
+        ("make", "build.py pull x --reuse", "python3 build.py pull x --reuse"),
+        ("build.py", "then run: build.py lock mine", "then run: python3 build.py lock mine"),
+        (
+            "build.py",
+            "`build.py --help` and python3 build.py show",
+            "`python3 build.py --help` and python3 build.py show",
+        ),
+        ("build.py", "run build.py there; /a/build.py lock, ./build.py lock", None),
+        ("make", "then run: build.py lock mine", "then run: make lock PROFILE=mine"),
         ("make", "`build.py check x --chip a3 --pin a==1`", "`make check PROFILE=x PIN=a==1 CHIP=a3`"),
         ("make", "`build.py check x --pin a==1 --pin b==2`", "`make check PROFILE=x PIN='a==1 b==2'`"),
         ("make", "for the first: `--pin a==1 --pin b==2`", "for the first: `PIN='a==1 b==2'`"),
@@ -218,7 +226,7 @@ def test_the_commands_of_one_profile_are_those_of_the_parser() -> None:
         ("make", "`build.py lint-run --file run.sh`", "`make lint-run FILE=run.sh`"),
         ("make", "build.py lint-run 'docker run …'", "make lint-run CMD='docker run …'"),
         ("make", "`build.py clean trials out` removes these", "`make clean KIND='trials out'` removes these"),
-        ("make", "build.py run mounts it there", None),
+        ("make", "build.py run mounts it there", "python3 build.py run mounts it there"),
     ],
 )
 def test_commands_in_messages_are_the_user_s(program: str, text: str, shown: str | None) -> None:
