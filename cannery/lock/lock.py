@@ -364,10 +364,11 @@ def published_at(package: LockedPackage, indexes: Mapping[str, Index]) -> str:
 
 
 def public_mirrors(names: Collection[str], indexes: Mapping[str, Index]) -> str:
-    """Return the public mirrors of indexes that are not in use, and how to use them; "" if there are none."""
+    """Return how to set the public mirrors of indexes that have none in use; "" if there are none."""
     found = [
-        f"{' or '.join(index.public_pages)} is a mirror of {name}: name it in [mirrors.pages] of cannery.toml"
+        f"{name}={page}"
         for name, index in sorted(indexes.items())
-        if name in names and index.public_pages and not index.pages
+        for page in index.public_pages
+        if name in names and not index.pages
     ]
-    return "; ".join(found)
+    return f'use a public mirror: export CANNERY_MIRROR_PAGES="{" ".join(found)}"' if found else ""

@@ -258,7 +258,7 @@ def test_a_wheel_that_cannot_be_had_names_the_mirror_of_its_index_and_the_wheelh
     cpu = Index(urls=("http://127.0.0.1:9/whl/cpu",), public_pages=("https://mirror.example/cpu",))
     with pytest.raises(NetworkError) as caught:
         get(locked(make_wheel("torch", "2.13.0+cpu"), "cpu"), PipSettings(), tmp_path, cpu=cpu)
-    assert "https://mirror.example/cpu is a mirror of cpu: name it in [mirrors.pages]" in caught.value.hint
+    assert 'export CANNERY_MIRROR_PAGES="cpu=https://mirror.example/cpu"' in caught.value.hint
     assert "WHEELHOUSE" in caught.value.hint
 
 

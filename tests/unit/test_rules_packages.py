@@ -235,7 +235,7 @@ def test_an_incomplete_lock_is_one_warning_for_each_index() -> None:
 
 def test_a_public_mirror_of_an_index_is_named_until_one_is_set() -> None:
     index = Index(urls=("https://index.example/cpu",), public_pages=("https://mirror.example/wheels/cpu",))
-    words = "https://mirror.example/wheels/cpu is a mirror of cpu: name it in [mirrors.pages] of cannery.toml"
+    words = 'use a public mirror: export CANNERY_MIRROR_PAGES="cpu=https://mirror.example/wheels/cpu"'
     assert public_mirrors({"cpu", "x"}, {"cpu": index, "y": index}) == words
     assert public_mirrors({"cpu"}, {"cpu": index.model_copy(update={"pages": ("https://own.example/cpu",)})}) == ""
     real = load_catalog(Path(__file__).parents[2] / "images").indexes

@@ -22,7 +22,7 @@ from packaging.version import Version
 from cannery.catalog.target import distance
 from cannery.errors import FindingsError, NetworkError, UsageError
 from cannery.lock.io.indexes import PROBE, places_of, sha256_of, url_path
-from cannery.lock.lock import best_wheel, uv_platform, wheel_rank
+from cannery.lock.lock import best_wheel, public_mirrors, uv_platform, wheel_rank
 from cannery.lock.uv import ResolvedFile, UvIndex, exact_pin
 from cannery.util.addresses import without_credentials
 from cannery.util.io.files import write_atomic
@@ -91,6 +91,7 @@ class Binder:
     """Decides where bound packages come from, by the answers of the places. Writes files below `folder`."""
 
     request: LockRequest
+    indexes: Mapping[str, Index]
     answers: Sequence[Answer]
     folder: Path
     cache: Path
@@ -141,16 +142,15 @@ class Binder:
         releases = [release for release in known if not pin or Version(release.version) in wanted]
         if not releases:
             state = "is a folder of yours"
-            way = "name the folder that has its wheel with --wheelhouse"
+            way = "put its wheel into a folder, and name the folder with --wheelhouse"
             if own:
-                state = f"was not reached, and nothing is known of it: {'; '.join(map(str, own))}"
-                way = f"lock on a host that reaches index {index}"
-            way += f", or take a {name} whose `metadata` its component has"
-            if pin and (local := Version(pin).local):
-                public = f"{name}=={Version(pin).public}"
-                way += f"; the local part (+{local}) follows from the component: {public} is enough"
+                asked = "; ".join(map(str, own))
+                state = f"was not reached, and the catalog does not have its requirements: {asked}"
+                mirror = public_mirrors({index}, self.indexes)
+                mirror = mirror or f'name a mirror of it: export CANNERY_MIRROR_INDEX="{index}=ADDRESS"'
+                way = f"run the same command on a host that reaches index {index}, or {mirror}"
             what = f"{name} {pin or ''}".rstrip()
-            raise NetworkError(f"{what} comes from index {index}, which {state}\n    → {way}")
+            raise NetworkError(f"{what} comes from index {index}, which {state}", hint=way)
         for release in releases:
             _write_wheel(self.folder / name, release, pin or release.version)
         flat = UvIndex(f"{index}-{name}", (self.folder / name).as_uri(), flat=True, explicit=True, dated=False)

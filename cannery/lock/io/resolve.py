@@ -27,7 +27,7 @@ from cannery.errors import CanneryError, FindingsError, NetworkError, UnableErro
 from cannery.lock.io.bound import Binder, NoFileError, bound_questions, known_sources, released_files
 from cannery.lock.io.indexes import PROBE, places_of
 from cannery.lock.io.wheelhouse import remote_size
-from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, best_wheel, public_mirrors, uv_platform
+from cannery.lock.lock import PROFILE_VIA, Lock, LockedPackage, best_wheel, uv_platform
 from cannery.lock.uv import (
     UNSATISFIABLE,
     UvIndex,
@@ -172,24 +172,23 @@ class Resolver:
         bound = bound_questions(sorted(dict(request.bindings)), request, self.job.indexes, settings)
         answers = self.job.asked.ask([*questions, *bound], settings, PROBE)
         mine = [answers[number * len(usual) : (number + 1) * len(usual)] for number in range(len(places))]
-        binder = Binder(request, answers[len(questions) :], self.folder / "releases", self.job.cache)
+        binder = Binder(request, self.job.indexes, answers[len(questions) :], self.folder / "releases", self.job.cache)
         sources: list[Source] = []
-        lost: list[str] = []
+        lost: list[NetworkError] = []
         absent: list[NoFileError] = []
         for name in names:
             try:
                 sources.append(binder.source(name))
             except NetworkError as error:
-                lost.append(error.what)
+                lost.append(error)
             except NoFileError as error:
                 error.askers = self.via.get(name, ("", ()))[1]
                 absent.append(error)
         silent = [next((one for one in of_place if not one.reached), None) for of_place in mine]
-        dead = [*(f"not reached: {answer}" for answer in silent if answer), *lost]
+        dead = [*(f"not reached: {answer}" for answer in silent if answer), *(error.what for error in lost)]
         if dead:
-            pip = any(silent)
-            mirrors = public_mirrors({*dict(request.bindings).values()}, self.job.indexes) if lost else ""
-            raise NetworkError("\n  ".join(dead), where=self.job.where, hint=HINT if pip else mirrors)
+            hints = dict.fromkeys([*([HINT] if any(silent) else []), *(error.hint for error in lost if error.hint)])
+            raise NetworkError("\n  ".join(dead), where=self.job.where, hint="; ".join(hints))
         _check_main(mine[0], request.exclude_newer)
         if absent:
             raise absent[0]
