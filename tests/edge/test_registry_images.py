@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from cannery.engine.io.registry import Access, Login, Repository, insecure_regis
 from cannery.engine.oci import AbsentError, DeniedError, PassingError, RefusedError, read_published
 from cannery.errors import ExitCode, NetworkError
 from cannery.ship.io import registry as registry_images
-from cannery.ship.io.registry import REQUEST_WAITS, Dock, _put, published
+from cannery.ship.io.index import read_registry
+from cannery.ship.io.registry import REQUEST_WAITS, UNREACHED, Dock, _put, published
 from cannery.ship.published import DOCKER_MANIFEST, merged_index
 from cannery.util.io.pip_settings import PipSettings
 
@@ -85,6 +87,19 @@ def test_what_is_not_there_is_none_and_what_is_refused_an_error(stub: StubRegist
     assert f"docker login {stub.host}" in caught.value.hint
     assert "s3cret" not in str(caught.value)
     assert len(stub.seen) == 3  # asked once for each, and once with the login: no second try
+
+
+def test_a_registry_that_cannot_be_reached_has_one_hint_in_every_command(dock: Dock) -> None:
+    """An engine may have a proxy of its own, but this host reads the tags."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = f"127.0.0.1:{server.getsockname()[1]}"
+    lost = replace(dock, registry=f"{closed}/team")
+    with pytest.raises(NetworkError) as one:
+        published(lost, f"{closed}/team/stack:1")
+    with pytest.raises(NetworkError) as other:
+        list(read_registry(f"{closed}/team", ["stack"], dock.access, print))
+    assert one.value.hint == other.value.hint == UNREACHED
+    assert "can be reached from this host" in UNREACHED
 
 
 def test_an_identity_token_is_no_login_that_was_refused(stub: StubRegistry, dock: Dock) -> None:

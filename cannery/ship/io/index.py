@@ -20,7 +20,7 @@ from cannery.engine.io.registry import Access, Limits, Repository
 from cannery.engine.oci import AbsentError, MalformedError
 from cannery.plan import TAG, parse_tag
 from cannery.plan.manifest import MANIFEST_PATH
-from cannery.ship.io.registry import refusals
+from cannery.ship.io.registry import UNREACHED, refusals
 from cannery.store.io.packed import GZIP, check_size
 
 # Seconds for all requests to one repository.
@@ -75,7 +75,7 @@ def read_registry(
     for name in (f"{registry}/{profile}" for profile in profiles):
         with (
             Repository(f"{name}:index", access) as repository,
-            refusals(access, repository.reference.registry, name, "check that REGISTRY is right and can be reached"),
+            refusals(access, repository.reference.registry, name, UNREACHED),
         ):
             try:
                 tags = repository.tags()

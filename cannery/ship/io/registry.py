@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LIMITS = Limits(connect=3.0, read=8.0, total=20.0)
 # Seconds before each retry of a request of this host.
 REQUEST_WAITS = (0.3, 1.0)
-UNREACHED = "see that REGISTRY is right; this host has to reach it, whatever proxy an engine has (`https_proxy`)"
+UNREACHED = "check that REGISTRY is right and can be reached from this host (`https_proxy`)"
 
 
 def access_of(pip: PipSettings, env: Mapping[str, str]) -> Access:
