@@ -65,9 +65,9 @@ def why_baked(work: Work, options: BuildOptions) -> str:
     """
     plan, place = work.plan, work.place
     if not isinstance(place, EnginePlace):
-        if options.no_cache or options.builder or options.cache or options.way is Way.BAKE:
-            what = "--no-cache, --builder, --cache and --with bake need BuildKit, and no Docker engine is running"
-            raise UnableError(what, hint=f"leave the option out, or {INSTALL}")
+        if given := _needing_buildkit(options):
+            what = f"{' and '.join(given)} {'needs' if len(given) == 1 else 'need'} BuildKit"
+            raise UnableError(f"{what}, and no Docker engine is running", hint=f"leave it out, or {INSTALL}")
         return ""
     is_standin = plan.recipe.base.kind is BaseKind.STANDIN
     reasons = {
@@ -82,6 +82,17 @@ def why_baked(work: Work, options: BuildOptions) -> str:
     if not why and not place.engine.is_classic:
         return "the engine keeps images in containerd's store, which takes no image without all of its layers"
     return why
+
+
+def _needing_buildkit(options: BuildOptions) -> list[str]:
+    """Return the given options that only BuildKit has."""
+    is_given = {
+        "--no-cache": options.no_cache,
+        "--builder": bool(options.builder),
+        "--cache": bool(options.cache),
+        "--with bake": options.way is Way.BAKE,
+    }
+    return [option for option, given in is_given.items() if given]
 
 
 def baked(work: Work, place: EnginePlace, folder: Path, options: BuildOptions, part: Part) -> tuple[int, int]:

@@ -157,7 +157,7 @@ def test_an_image_without_one_of_its_layers_is_not_taken(work: Work) -> None:
 )
 def test_an_option_that_needs_an_engine_is_refused_as_before(work: Work, options: BuildOptions) -> None:
     put(work, config_of(work))
-    with pytest.raises(UnableError, match="need BuildKit"):
+    with pytest.raises(UnableError, match="needs BuildKit"):
         keep(work, options)
 
 

@@ -220,19 +220,20 @@ def test_what_went_into_the_store_is_pushed_from_there(context: Context, monkeyp
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "named"),
     [
-        BuildOptions(no_cache=True),
-        BuildOptions(builder="mine"),
-        BuildOptions(cache="r.example/c"),
-        BuildOptions(way=Way.BAKE),
+        (BuildOptions(no_cache=True), "--no-cache needs"),
+        (BuildOptions(builder="mine"), "--builder needs"),
+        (BuildOptions(cache="r.example/c"), "--cache needs"),
+        (BuildOptions(way=Way.BAKE), "--with bake needs"),
+        (BuildOptions(no_cache=True, way=Way.BAKE), "--no-cache and --with bake need"),
     ],
 )
-def test_what_buildkit_alone_does_needs_an_engine(context: Context, options: BuildOptions) -> None:
+def test_what_buildkit_alone_does_needs_an_engine(context: Context, options: BuildOptions, named: str) -> None:
     place = module.store_place(context)
     work: Any = type("Work", (), {"plan": plan(), "place": place})()
     assert why_baked(work, BuildOptions()) == ""
-    with pytest.raises(UnableError, match="no Docker engine is running"):
+    with pytest.raises(UnableError, match=f"^{named} BuildKit, and no Docker engine is running"):
         why_baked(work, options)
 
 
