@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from factories import catalog, compatibility, lock, package, plan, profile, recipe
+from factories import catalog, compatibility, components, lock, package, plan, profile, recipe
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cannery.catalog.component import Wheels
 from cannery.compat.rules import check_recipe
 from cannery.compat.subject import Finding, errors, in_order
 from cannery.errors import FindingsError
@@ -108,6 +109,16 @@ def test_a_release_that_no_table_has_still_says_which_torch_it_extends_and_offer
     )
     (finding,) = errors(found(pair("2.9.0", "2.8.0.post9", base="standin")))  # the table has torch 2.8.0
     assert "use torch 2.8.0 with torch-npu 2.8.0.post9, or " in f"{finding.fix}, or "
+
+
+def test_a_release_whose_torch_only_a_component_has_is_offered_with_it() -> None:
+    torch = components()["torch"]
+    assert isinstance(torch, Wheels)
+    described = torch.model_copy(update={"metadata": {"2.14.0": torch.metadata["2.9.0"]}})
+    pins = [{"name": "torch", "version": "2.13.0"}, {"name": "torch-npu", "version": "2.14.0"}]
+    its = catalog(profiles={"stack": profile(components=pins)}, components={**components(), "torch": described})
+    (finding,) = errors(check_recipe(recipe(Options(base="standin"), its), its))
+    assert finding.fix == "use torch 2.14.0 with torch-npu 2.14.0"
 
 
 def test_a_post_release_of_another_cann_is_a_warning_that_says_what_this_cann_has() -> None:

@@ -235,7 +235,7 @@ def test_an_offer_for_another_cann_is_none_where_the_rest_is_made_for_this_one()
 def test_a_release_without_a_row_is_offered_what_goes_with_its_number_and_what_that_takes_along() -> None:
     (finding,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.1"})
     assert finding.what == "torch 2.7.1 and torch-npu 2.8.1 do not fit: the latter is made for torch 2.8.1"
-    # torchvision has no row for torch 2.8.1, so that way is none.
+    # Nothing has torch 2.8.1, so it is not offered.
     assert finding.fix == "use torch 2.7.1 with torch-npu 2.7.1"
     (newer,) = judge(fits, ROWS, {**SET, "torch-npu": "2.8.0.post9"})
     assert newer.fix == (
