@@ -80,6 +80,14 @@ def test_it_is_reported_and_recorded() -> None:
     assert any(re.search(pattern, line) for pattern in allowed)
 
 
+def test_another_reason_renames_no_image() -> None:
+    other = stack(substitutes=[{"name": "ray", "version": "2.50.0", "reason": "other words"}])
+    found = [recipe(STANDIN, given) for given in (stack(), other)]
+    one, another = (make_plan(made, inputs(made)) for made in found)
+    assert one.reference == another.reference
+    assert one.layers == another.layers
+
+
 def test_another_image_has_no_word_of_it() -> None:
     found = recipe(Options(), stack())
     made = make_plan(found, inputs(found))
