@@ -115,7 +115,7 @@ def positional(target: str, given: dict[str, str]) -> list[str]:
     if target in {"lock", "doctor"} or is_other:
         return profile.split()
     if target in NEED_PROFILE and not profile:
-        missing(target, "PROFILE", "mine" if target == "new" else "quickstart")
+        missing(target, "PROFILE", "mine ARGS='--like quickstart'" if target == "new" else "quickstart")
     if target in NEED_PROFILE:
         return profile.split() if target == "image" else [profile]
     if target == "load":

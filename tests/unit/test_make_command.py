@@ -83,8 +83,8 @@ def test_a_switch_is_off_by_its_word(value: str, is_on: bool) -> None:
 
 @pytest.mark.parametrize("target", make_command.NEED_PROFILE)
 def test_a_profile_that_is_missing_is_named_with_an_example(target: str) -> None:
-    example = "mine" if target == "new" else "quickstart"
-    with pytest.raises(ValueError, match=f"PROFILE is not set, for example: make {target} PROFILE={example}"):
+    example = "mine ARGS='--like quickstart'" if target == "new" else "quickstart"
+    with pytest.raises(ValueError, match=f"PROFILE is not set, for example: make {target} PROFILE={example}$"):
         make_command.command(target, {})
 
 
