@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 OWN_LAYER_BYTES = 8_000_000  # of wheel; a smaller layer transfers in about a second at 10 MB/s
 MAX_GROUPS = 34  # with base, system, venv and files, an image has fewer than 40 layers
-# Fields of a profile that do not change an image.
+# Fields of a profile that do not change an image. A stand-in image has the substitutes that it takes.
 IN_NO_IMAGE = {"summary", "place", "replaced", "documents", "substitutes", "warnings", "extends", "without"}
 
 
@@ -159,6 +159,8 @@ def plan_digest(recipe: Recipe, inputs: Inputs, sources: tuple[SourceStep, ...],
         "templates": dict(inputs.templates),
         "table": inputs.table.facts(torch_npu),
         "forced": inputs.forced,
+        # The manifest in the image names them, with their reasons.
+        **({"substitutes": [one.model_dump() for one in recipe.substitutes]} if recipe.substitutes else {}),
         **({"patched": patched} if patched else {}),
         **({"local": {name: asdict(tree) for name, tree in sorted(inputs.local.items())}} if inputs.local else {}),
     }

@@ -16,7 +16,7 @@ from cannery.lock.io.store import lock_target
 from cannery.lock.request import lock_request
 from cannery.pipeline import lock_store
 from cannery.plan.make import make_plan
-from cannery.plan.manifest import labels, manifest
+from cannery.plan.manifest import labels, manifest, manifest_text
 from cannery.recipe.recipe import Options, Recipe
 from cannery.vocab import Arch, Severity
 
@@ -80,14 +80,6 @@ def test_it_is_reported_and_recorded() -> None:
     assert any(re.search(pattern, line) for pattern in allowed)
 
 
-def test_another_reason_renames_no_image() -> None:
-    other = stack(substitutes=[{"name": "ray", "version": "2.50.0", "reason": "other words"}])
-    found = [recipe(STANDIN, given) for given in (stack(), other)]
-    one, another = (make_plan(made, inputs(made)) for made in found)
-    assert one.reference == another.reference
-    assert one.layers == another.layers
-
-
 def test_another_image_has_no_word_of_it() -> None:
     found = recipe(Options(), stack())
     made = make_plan(found, inputs(found))
@@ -102,6 +94,16 @@ def test_a_substitute_that_only_a_stand_in_has_renames_no_other_image() -> None:
         found = recipe(Options(), given)
         digests.append(make_plan(found, inputs(found)).digest)
     assert digests[0] == digests[1]
+
+
+def test_another_reason_is_another_stand_in_image() -> None:
+    """Its manifest has the reason, so the layer with the manifest has another digest."""
+    other = stack(substitutes=[{"name": "ray", "version": "2.50.0", "reason": "other words"}])
+    plans = [make_plan(found, inputs(found)) for found in (recipe(STANDIN, stack()), recipe(STANDIN, other))]
+    texts = [manifest_text(plan, compatibility()) for plan in plans]
+    assert texts[0] != texts[1]
+    assert plans[0].digest != plans[1].digest
+    assert plans[0].layers[-1].digest != plans[1].layers[-1].digest
 
 
 @pytest.mark.parametrize(
