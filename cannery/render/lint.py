@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from cannery.vocab import Arch
 
 REMOTE = re.compile(r"(?:https?|git|ssh)://|git@|\S+\.git(?:#\S*)?$")
-ADDRESS = re.compile(r"\d(?<![\d.]\d)\d{0,2}(?:\.\d{1,3}){3}(?![\d.])")
+ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 
 SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
 # The shell does not expand words in single quotes.
 QUOTED = re.compile(r"'[^']*'")
-IN_BRACES = re.compile(r"\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
-BRACES = re.compile(rf"(?<![$\\\w{{])[\w./-]*{IN_BRACES.pattern}")
+BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
 # Symlinks of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's `latest`.
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
-MADE_LINK = re.compile(r"ln(?<!\wln)\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
+MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
 # {word: pattern that contains it} of what turns verification off, in lower case. Most instructions have no such word.
 UNVERIFIED = {
     "curl": r"\bcurl\b[^;&|]*\s(?:-[a-z]*k[a-z]*|--insecure)(?:\s|$)",
@@ -156,8 +155,7 @@ def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
     is_bash = False
     for one in found:
         is_bash = "bash" in one.rest if one.keyword == "SHELL" else is_bash and one.keyword != "FROM"
-        text = QUOTED.sub("", one.rest) if one.keyword == "RUN" and not is_bash else ""
-        word = BRACES.search(text) if IN_BRACES.search(text) else None
+        word = BRACES.search(QUOTED.sub("", one.rest)) if one.keyword == "RUN" and not is_bash else None
         if word and "bash -" not in one.rest:
             why = "only bash expands braces, and RUN is /bin/sh's"
             yield _error("lint-braces", one, f"RUN has {word[0]}", why, "write the words out, or set SHELL")
@@ -198,7 +196,7 @@ def _frozen(found: Sequence[Instruction]) -> Iterator[Finding]:
             lost = next((value for value in values if "/usr/local/Ascend" not in value), None)
             what = f"ENV LD_LIBRARY_PATH={lost} leaves the base's folders out" if lost is not None else ""
         else:
-            is_written = one.keyword == "RUN" and "LD_LIBRARY_PATH=" in one.rest and INTO_FILE.search(one.rest)
+            is_written = one.keyword == "RUN" and INTO_FILE.search(one.rest)
             what = "RUN writes LD_LIBRARY_PATH into a file" if is_written else ""
         if what:
             why = "CANN's and the driver's libraries are found by it, in every process of a container"
@@ -209,7 +207,7 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
     """Packages triton and triton-ascend share the folder triton/: removing one removes files of the other."""
     installed = False
     for one in found:
-        if one.keyword == "RUN" and "triton" in one.rest:
+        if one.keyword == "RUN":
             install = TRITON_ASCEND.search(one.rest)
             if TRITON.search(one.rest, 0 if installed or not install else install.end()) and (installed or install):
                 why = "it removes files that triton-ascend has installed over triton's"
@@ -221,8 +219,7 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
 def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
     """ENV, and RUN in stages of the image's platform, must not name another architecture."""
     other = next(one for one in type(arch) if one is not arch)
-    alone = (rf"{word}(?<!\w{word})(?![a-z0-9])" for word in (other, other.machine))
-    words = re.compile("|".join([*alone, f"{other.machine}-linux"]))
+    words = re.compile(rf"(?<![\w])(?:{other}|{other.machine})(?![a-z0-9])|{other.machine}-linux")
     foreign = False
     for one in found:
         foreign = "--platform" in one.rest if one.keyword == "FROM" else foreign
