@@ -12,6 +12,7 @@ A lock should depend as little as possible on the host that makes it. So each pl
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -43,7 +44,7 @@ from cannery.lock.uv import (
 from cannery.util.addresses import url_host, without_credentials
 from cannery.util.io.files import unwritable, write_atomic
 from cannery.util.io.http import HostSession
-from cannery.util.io.locks import alone_if_free
+from cannery.util.io.locks import locked_if_free
 from cannery.util.io.pip_settings import index_credentials, uv_environment
 from cannery.util.io.process import CommandError, run
 from cannery.util.trouble import State
@@ -367,9 +368,11 @@ def _remove_remains(cache: Path) -> None:
 
     Every uv holds a shared lock on `.lock` while it runs.
     """
-    with alone_if_free(cache / ".lock") as is_free:
-        for path in (*cache.glob(".tmp*"), *cache.glob("*/.tmp*")) if is_free else ():
+    lock = locked_if_free(cache / ".lock")
+    if lock is not None:
+        for path in (*cache.glob(".tmp*"), *cache.glob("*/.tmp*")):
             shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
 
 
 def _add_log(error: CanneryError, log: Path, output: Sequence[str]) -> None:

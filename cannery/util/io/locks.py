@@ -80,25 +80,6 @@ def alone(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextmanager
-def alone_if_free(path: Path) -> Iterator[bool]:
-    """Hold an exclusive lock on a file while the block runs. Yield false if others hold it, or the file is missing."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        yield False
-        return
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
-
-
 def _wait(lock: FileLock, stop: threading.Event | None) -> None:
     while True:
         try:
@@ -125,12 +106,12 @@ def own_folder(parent: Path) -> Iterator[Path]:
         for path in parent.iterdir():
             if not path.is_dir():
                 path.unlink(missing_ok=True)
-            elif (lock := _locked(path)) is not None:
+            elif (lock := locked_if_free(path)) is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
         with writing(parent):
             folder = Path(tempfile.mkdtemp(dir=parent))
-        lock = _locked(folder)
+        lock = locked_if_free(folder)
     try:
         yield folder
     finally:
@@ -139,11 +120,11 @@ def own_folder(parent: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def _locked(folder: Path) -> int | None:
-    """Lock a folder and return its descriptor; None if another run holds it or has removed it."""
+def locked_if_free(path: Path) -> int | None:
+    """Lock a folder or file and return its descriptor; None if it is missing, not readable, or another run holds it."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
