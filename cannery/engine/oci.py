@@ -119,7 +119,7 @@ def _other_arch(has: Sequence[str], missing: Sequence[str]) -> OtherArchError:
 
 
 def read_published(digest: str, media_type: str, body: bytes) -> Published:
-    """Read an index or a manifest, told apart by their fields, since registries differ in media types.
+    """Read an index or a manifest. Their fields decide which it is, because registries set different media types.
 
     Of several variants of an architecture, the first is used, as in engines. Raises `MalformedError`.
     """

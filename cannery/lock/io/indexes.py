@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cannery.util.io.pip_settings import PipSettings
 
 
-# What a page that is not an index's raises; a time far from today overflows.
+# Errors for a page that is not a page of an index. A time out of range raises `OverflowError`.
 _NO_PAGE = (UnsupportedContentTypeError, UnsupportedRepoVersionError, ValueError, RecursionError, OverflowError)
 # Seconds after which an index counts as not reached. With the start of Python and pip, a user waits about five.
 PROBE = 4.0
