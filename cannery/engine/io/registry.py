@@ -282,7 +282,7 @@ class Repository:
         url = self._url(f"blobs/{digest}")
         try:
             response = self._request("GET", url, headers, self._auth)
-            if response.status_code == 401 and self._session.keeps_auth(self._url(""), response.url):
+            if response.status_code == 401 and self._may_authorize(response.url):
                 self._auth = self._authorize(url, response.headers.get("WWW-Authenticate", ""))
                 response.close()
                 response = self._request("GET", url, headers, self._auth)
@@ -294,6 +294,10 @@ class Repository:
                 yield from response.raw.stream(BLOCK, decode_content=False)
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:
             raise _refused(*trouble(error, self._session, url)) from error
+
+    def _may_authorize(self, url: str) -> bool:
+        """Whether the credentials for this registry may go to a URL."""
+        return self._session.keeps_auth(self._url(""), url)
 
     @property
     def waits(self) -> tuple[float, ...]:
@@ -315,10 +319,10 @@ class Repository:
         """Return the response like `call`, without retries."""
         while True:
             url = self._url(path)
-            auth = self._auth if self._session.keeps_auth(self._url(""), url) else Authorization("")
+            auth = self._auth if self._may_authorize(url) else Authorization("")
             try:
                 reply = self._send(method, url, headers, auth, data)
-                if reply.status == 401 and self._session.keeps_auth(self._url(""), reply.url):
+                if reply.status == 401 and self._may_authorize(reply.url):
                     self._auth = self._authorize(url, reply.headers.get("WWW-Authenticate", ""))
                     reply = self._send(method, url, headers, self._auth, data)
                 if reply.status >= 300:
