@@ -106,8 +106,7 @@ def image_config(
 
 def planned_config(plan: Plan, foundation: Mapping[str, Any], diff_ids: Sequence[str]) -> dict[str, Any]:
     """Return the configuration of the image of `plan`: the layers `diff_ids` on `foundation` (as in `image_config`)."""
-    words = layer_words(plan.layers[len(plan.foundation) :])
-    return image_config(foundation, diff_ids, words, settings_of(plan), plan.epoch)
+    return image_config(foundation, diff_ids, layer_words(plan.upper), settings_of(plan), plan.epoch)
 
 
 def config_text(config: Mapping[str, Any]) -> bytes:

@@ -65,7 +65,7 @@ def kept(work: Work, folder: Path, options: BuildOptions) -> Built | None:
     """
     place, plan, context = work.place, work.plan, work.context
     packages = [*plan.lock.packages, *plan.tools.packages]
-    if why_baked(work, options) or isinstance(place, EnginePlace):
+    if isinstance(place, EnginePlace) or why_baked(work, options):
         return None
     if all(is_in_store(package, context.cache) for package in packages):
         return None
@@ -79,10 +79,9 @@ def kept(work: Work, folder: Path, options: BuildOptions) -> Built | None:
 
 def _planned_id(plan: Plan, image: Mapping[str, Any]) -> str:
     """Return the id that this host would give to the image of `plan` if it made the layers of `image`."""
-    layers = image["RootFS"]["Layers"]
-    upper = len(plan.layers) - len(plan.foundation)
-    foundation = {**image, "RootFS": {"Layers": layers[:-upper]}}
-    return digest_of(config_text(planned_config(plan, foundation, layers[-upper:])))
+    layers, count = image["RootFS"]["Layers"], len(plan.upper)
+    foundation = {**image, "RootFS": {"Layers": layers[:-count]}}
+    return digest_of(config_text(planned_config(plan, foundation, layers[-count:])))
 
 
 def built(work: Work, folder: Path, options: BuildOptions, dock: Dock | None = None) -> Built:
@@ -233,10 +232,9 @@ def new_layers(plan: Plan, known: list[str], layers: Sequence[str]) -> tuple[str
     """
     before = set(known)
     folder = ["workdir"] if start_folder(plan.recipe) else []
-    lower = len(plan.foundation)
     first = len(layers) - len(plan.layers) - len(folder)
-    names = [layer.name for layer in plan.layers]
-    names = [*["base"] * first, *names[:lower], *folder, *names[lower:]]
+    lower, upper = ([layer.name for layer in part] for part in (plan.foundation, plan.upper))
+    names = [*["base"] * first, *lower, *folder, *upper]
     return tuple(dict.fromkeys(name for name, layer in zip(names, layers, strict=False) if layer not in before))
 
 

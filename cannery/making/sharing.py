@@ -73,14 +73,13 @@ def share_parts(work: Work, dock: Dock) -> None:
         return
     base, python = place.attributes(name), known_python(work.context.cache, found.id)
     _share(work, dock, name, _config(work, base, [], {PYTHON_LABEL: python} if python else {}))
-    image = place.find(work.plan.reference)
-    kinds = [layer.kind for layer in work.plan.layers[len(work.plan.foundation) :]]
+    image, upper = place.find(work.plan.reference), work.plan.upper
     above = list(image.layers[len(found.layers) :]) if image else []
-    if LayerKind.SOURCE in kinds and len(above) == len(kinds):  # a trial has one more layer
-        wheels, compiled = kinds.count(LayerKind.GROUP), kinds.count(LayerKind.SOURCE)
-        sources = [layer for layer in work.plan.layers if layer.kind is LayerKind.SOURCE]
+    sources = [layer for layer in upper if layer.kind is LayerKind.SOURCE]
+    if sources and len(above) == len(upper):  # a trial has one more layer
+        wheels = sum(layer.kind is LayerKind.GROUP for layer in upper)
         _, name = part_references([*found.layers, *above[:wheels]], sources)
-        _share(work, dock, name, _config(work, base, above[: wheels + compiled], {}))
+        _share(work, dock, name, _config(work, base, above[: wheels + len(sources)], {}))
 
 
 def _config(work: Work, base: Mapping[str, Any], layers: Sequence[str], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -166,6 +166,11 @@ class Plan:
         return tuple(one for one in self.layers if one.kind in {LayerKind.SYSTEM, LayerKind.VENV, LayerKind.BUILT})
 
     @property
+    def upper(self) -> tuple[Layer, ...]:
+        """The layers above the foundation."""
+        return self.layers[len(self.foundation) :]
+
+    @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """The sources that a stand-in image leaves out."""
         return left_out(self.recipe)

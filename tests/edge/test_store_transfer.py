@@ -758,7 +758,7 @@ FOUNDATION, PYTHON = "cannery-foundation:abcdefabcdef", "3.11.2 (main, Mar 13 20
 @pytest.fixture
 def work(dock: Dock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Work:
     monkeypatch.setattr(sharing, "foundation_reference", lambda _plan: FOUNDATION)
-    vars(dock.plan).update(epoch=0, foundation=(), layers=())
+    vars(dock.plan).update(epoch=0, upper=())
     context = SimpleNamespace(cache=tmp_path / "cache")
     return cast("Work", SimpleNamespace(place=dock.place, plan=dock.plan, context=context))
 
@@ -808,7 +808,7 @@ def test_compiled_sources_are_shared_with_the_layers_below_them(
     store: Store, registry: StoringRegistry, dock: Dock, work: Work, *, is_trial: bool
 ) -> None:
     """A trial has one more layer, so its layers are not those of the plan."""
-    vars(dock.plan)["layers"] = SOURCES
+    vars(dock.plan)["upper"] = SOURCES
     tars = [tar_of((name, b"x")) for name in ("base", "torch", "vllm", "files", *(["pin"] if is_trial else []))]
     ids = [store.add(io.BytesIO(tar)).diff_id for tar in tars]
     store.put(config_of(ids[0]), FOUNDATION)
