@@ -67,20 +67,16 @@ class Store:
         """Return a layer, here or in a registry; None if the store does not know it, or its files are not complete."""
         note = _json(self._note(diff_id))
         try:
-            lists = {name: tuple(note.get(name, ())) for name in ("origins", "files")} if note else {}
+            lists = {"origins": tuple(note["origins"]), "files": tuple(note.get("files", ()))} if note else {}
             found = Layer(**{**note, **lists}) if note else None
-            is_whole = found is not None and (found.is_remote or self._is_whole(found))
+            return found if found and self._is_whole(found) else None
         except (OSError, TypeError, KeyError):
             return None
-        return found if is_whole else None
 
     def _is_whole(self, layer: Layer) -> bool:
-        """Whether the files of a layer have the sizes that they were written with. Raises `OSError` without one."""
-        path = self.blob_path(layer.digest)
-        if not layer.files:
-            return path.stat().st_size == layer.size
-        numbered = enumerate(layer.files)
-        return (path / PIECES).is_file() and all((path / str(n)).stat().st_size == size for n, size in numbered)
+        """Whether the files of a layer have the sizes that they were written with."""
+        files = self._files(layer).items()
+        return all(path.is_file() and size in {None, path.stat().st_size} for path, size in files)
 
     def knows(self, diff_id: str) -> bool:
         """Whether the store knows a layer, here or in a registry."""
@@ -317,12 +313,14 @@ class Store:
         names += [str(self._note(layer.diff_id)) for layer in layers]
         return names, [str(self.blob_path(image)), *(str(path) for layer in layers for path in self._files(layer))]
 
-    def _files(self, layer: Layer) -> list[Path]:
-        """Return the files on this disk that make up a layer."""
+    def _files(self, layer: Layer) -> dict[Path, int | None]:
+        """Return {file: size} of the files on this disk that make up a layer. The list of pieces may have any size."""
         path = self.blob_path(layer.digest)
-        if layer.is_remote or not layer.files:
-            return [] if layer.is_remote else [path]
-        return [path / PIECES, *(path / str(number) for number in range(len(layer.files)))]
+        if layer.is_remote:
+            return {}
+        if not layer.files:
+            return {path: layer.size}
+        return {path / PIECES: None} | {path / str(number): size for number, size in enumerate(layer.files)}
 
     def chains(self) -> list[list[str]]:
         """Return the layers of each image that has a name, lowest first."""
