@@ -26,7 +26,8 @@ ARGUMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:=|$)")
 SYNTAX = re.compile(r"#\s*syntax\s*=\s*(\S+)", re.IGNORECASE)
 # The shell does not expand words in single quotes.
 QUOTED = re.compile(r"'[^']*'")
-BRACES = re.compile(r"(?<![$\\\w{])[\w./-]*\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
+IN_BRACES = re.compile(r"\{[^{}\s\"'$]*(?:,|\.\.)[^{}\s\"'$]*\}")
+BRACES = re.compile(rf"(?<![$\\\w{{])[\w./-]*{IN_BRACES.pattern}")
 # Symlinks of every base: folders of Debian, Ubuntu and openEuler that lead into /usr and /run, and CANN's `latest`.
 LINKS = ("/bin", "/lib", "/lib64", "/sbin", "/var/run", "/var/lock", "/usr/local/Ascend/ascend-toolkit/latest")
 MADE_LINK = re.compile(r"\bln\s+(?:-\w*\s+)*-\w*s\w*\s+(?:-\w+\s+)*\S+\s+(/[^\s;&|]+)")
@@ -155,7 +156,8 @@ def _braces(found: Sequence[Instruction]) -> Iterator[Finding]:
     is_bash = False
     for one in found:
         is_bash = "bash" in one.rest if one.keyword == "SHELL" else is_bash and one.keyword != "FROM"
-        word = BRACES.search(QUOTED.sub("", one.rest)) if one.keyword == "RUN" and not is_bash else None
+        text = QUOTED.sub("", one.rest) if one.keyword == "RUN" and not is_bash else ""
+        word = BRACES.search(text) if IN_BRACES.search(text) else None
         if word and "bash -" not in one.rest:
             why = "only bash expands braces, and RUN is /bin/sh's"
             yield _error("lint-braces", one, f"RUN has {word[0]}", why, "write the words out, or set SHELL")
@@ -196,7 +198,7 @@ def _frozen(found: Sequence[Instruction]) -> Iterator[Finding]:
             lost = next((value for value in values if "/usr/local/Ascend" not in value), None)
             what = f"ENV LD_LIBRARY_PATH={lost} leaves the base's folders out" if lost is not None else ""
         else:
-            is_written = one.keyword == "RUN" and INTO_FILE.search(one.rest)
+            is_written = one.keyword == "RUN" and "LD_LIBRARY_PATH=" in one.rest and INTO_FILE.search(one.rest)
             what = "RUN writes LD_LIBRARY_PATH into a file" if is_written else ""
         if what:
             why = "CANN's and the driver's libraries are found by it, in every process of a container"
@@ -207,7 +209,7 @@ def _triton(found: Sequence[Instruction]) -> Iterator[Finding]:
     """Packages triton and triton-ascend share the folder triton/: removing one removes files of the other."""
     installed = False
     for one in found:
-        if one.keyword == "RUN":
+        if one.keyword == "RUN" and "triton" in one.rest:
             install = TRITON_ASCEND.search(one.rest)
             if TRITON.search(one.rest, 0 if installed or not install else install.end()) and (installed or install):
                 why = "it removes files that triton-ascend has installed over triton's"
@@ -223,7 +225,9 @@ def _other_arch(found: Sequence[Instruction], arch: Arch) -> Iterator[Finding]:
     foreign = False
     for one in found:
         foreign = "--platform" in one.rest if one.keyword == "FROM" else foreign
-        match = words.search(one.rest) if one.keyword == "ENV" or (one.keyword == "RUN" and not foreign) else None
+        is_kept = one.keyword == "ENV" or (one.keyword == "RUN" and not foreign)
+        is_named = other in one.rest or other.machine in one.rest
+        match = words.search(one.rest) if is_kept and is_named else None
         if match:
             why = f"the image is for {arch}"
             fix = f"write {arch.machine}, or compute it"
